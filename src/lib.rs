@@ -1,0 +1,3 @@
+//! File broadcast and PMI_PORT for running Flux jobs.
+
+pub mod ffi;
