@@ -1,3 +1,4 @@
 //! File broadcast and PMI_PORT for running Flux jobs.
 
+pub mod bcast;
 pub mod ffi;
