@@ -2,3 +2,4 @@
 
 pub mod bcast;
 pub mod ffi;
+pub mod kary;
