@@ -2,4 +2,5 @@
 
 pub mod bcast;
 pub mod ffi;
+pub mod hostlist;
 pub mod kary;
