@@ -1,6 +1,7 @@
 //! File broadcast and PMI_PORT for running Flux jobs.
 
 pub mod bcast;
+pub mod errno;
 pub mod ffi;
 pub mod hostlist;
 pub mod kary;

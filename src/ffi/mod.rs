@@ -10,6 +10,7 @@ macro_rules! generated {
         $(#[$doc])*
         #[allow(
             missing_docs,
+            unused_imports,
             missing_debug_implementations,
             unreachable_pub,
             unsafe_code,
