@@ -4,4 +4,5 @@ pub mod bcast;
 pub mod errno;
 pub mod ffi;
 pub mod hostlist;
+pub mod idset;
 pub mod kary;

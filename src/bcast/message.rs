@@ -1,0 +1,221 @@
+//! Control messages: JSON, small, with one version number at the opening.
+//!
+//! The client speaks to the first shell exactly as a shell speaks to the ones
+//! it feeds. Methods of the shell's service (`<uid>-shell-<jobid>`):
+//!
+//! | method         | request        | answer                                   |
+//! |----------------|----------------|------------------------------------------|
+//! | `bcast.plan`   | [`PlanRequest`]| [`Plan`]                                 |
+//! | `bcast.open`   | [`Open`]       | stream of [`Up`], ends after `Up::Done`  |
+//! | `bcast.data`   | a frame        | empty, when the frame is used up: credit |
+//! | `bcast.ctl`    | [`Ctl`]        | empty                                    |
+
+use serde::Deserialize;
+use serde::Serialize;
+
+use super::id::TransferId;
+use super::report::Failure;
+use super::report::RankResult;
+use super::spec::Dest;
+use super::spec::Policy;
+use super::tree::Tree;
+use crate::idset::IdSet;
+
+/// Version of the protocol. A shell refuses any other one, by name.
+pub const VERSION: u32 = 1;
+
+/// Bytes of a chunk: the unit of offsets.
+pub const CHUNK: u32 = 4096;
+
+/// Largest chunk that may be asked for.
+pub const CHUNK_MAX: u32 = 1 << 20;
+
+/// Most bytes of file data in one message. Below, the brokers' cost per message
+/// rules; above 128 KiB, page faults do (measured).
+pub const BATCH: u32 = 120 * 1024;
+
+/// Bytes in flight from one sending shell, shared by the shells it feeds. Up to
+/// about 0.85 MiB other users of the brokers notice little (measured).
+pub const WINDOW: u64 = 7 * BATCH as u64;
+
+/// Most children of a shell unless the caller says otherwise.
+pub const FANOUT: u32 = 16;
+
+/// How a tree is to be drawn and fed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tuning {
+    /// Arity of the tree; none: follow the overlay, at most [`FANOUT`] wide.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub k: Option<u32>,
+    /// Bytes of a chunk.
+    pub chunk: u32,
+    /// Most bytes of data in a message, a multiple of the chunk.
+    pub batch: u32,
+    /// Bytes in flight from one shell.
+    pub window: u64,
+    /// Seconds without a sign of life after which a peer counts as lost.
+    pub stall: f64,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            k: None,
+            chunk: CHUNK,
+            batch: BATCH,
+            window: WINDOW,
+            stall: 30.,
+        }
+    }
+}
+
+impl Tuning {
+    /// Checks the limits.
+    ///
+    /// # Errors
+    ///
+    /// One line that names the value and what is allowed.
+    pub fn check(&self) -> Result<(), String> {
+        if self.k == Some(0) {
+            return Err("k must be at least 1".into());
+        }
+        if self.chunk == 0 || self.chunk > CHUNK_MAX {
+            return Err(format!(
+                "chunk {} is not within 1 and {CHUNK_MAX} bytes",
+                self.chunk
+            ));
+        }
+        if self.batch < self.chunk || self.batch as usize > super::frame::MAX_PAYLOAD {
+            return Err(format!(
+                "batch {} is not within one chunk ({}) and {} bytes",
+                self.batch,
+                self.chunk,
+                super::frame::MAX_PAYLOAD
+            ));
+        }
+        if self.window == 0 {
+            return Err("window must be at least 1 byte".into());
+        }
+        if !(self.stall.is_finite() && self.stall >= 0.1) {
+            return Err("stall must be at least 0.1 s".into());
+        }
+        Ok(())
+    }
+
+    /// Bytes of data that a message of a transfer over `tree` carries at most:
+    /// so many that the widest shell can feed all its children at once within
+    /// the window, but not fewer than 16 KiB (or what the caller asked for).
+    pub fn batch_for(&self, tree: &Tree) -> u32 {
+        let share = self.window / (tree.fanout().max(1) as u64);
+        let floor = self.batch.min(16 * 1024);
+        let batch = u32::try_from(share)
+            .unwrap_or(u32::MAX)
+            .clamp(floor, self.batch);
+        (batch / self.chunk).max(1) * self.chunk
+    }
+}
+
+/// Asks the leader who would take part and how.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanRequest {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The wanted ranks; none: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<IdSet>,
+    /// Wanted hosts (RFC 29 host list), instead of ranks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<String>,
+    /// Ranks to leave out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclude: Option<IdSet>,
+    /// Hosts to leave out (RFC 29 host list).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclude_hosts: Option<String>,
+    /// Arity of the tree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub k: Option<u32>,
+}
+
+/// Who takes part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// [`VERSION`] of the shell.
+    pub version: u32,
+    /// The tree over the target ranks.
+    pub tree: Tree,
+    /// Broker rank of the tree's root.
+    pub root_broker: u32,
+    /// Host names of shell ranks 0… of the whole job.
+    pub hosts: Vec<String>,
+}
+
+/// Opens a transfer on a shell and all below it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Open {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The transfer's id.
+    pub transfer: TransferId,
+    /// The subtree that starts at the receiver.
+    pub tree: Tree,
+    /// Where the copy goes.
+    pub dest: Dest,
+    /// How it is made.
+    pub policy: Policy,
+    /// How it is fed.
+    pub tuning: Tuning,
+    /// Healthy ranks commit although others fail.
+    pub partial: bool,
+    /// Bytes of data to come, when the source knows: for the check of free
+    /// space and for progress, not for correctness.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+}
+
+/// What a shell tells the one that feeds it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Up {
+    /// Data may come: so many bytes before the first credit returns.
+    Ready {
+        /// Window in bytes.
+        window: u64,
+    },
+    /// Every healthy rank below has taken this much.
+    Progress {
+        /// Bytes of file data.
+        bytes: u64,
+    },
+    /// A rank below, or this one, failed. More may follow.
+    Failure(Failure),
+    /// Every rank below has either verified the data or failed.
+    Prepared,
+    /// The end of the transfer here and below: every rank's outcome.
+    Done(Vec<RankResult>),
+}
+
+/// What a shell is told besides data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ctl {
+    /// The transfer's id.
+    pub transfer: TransferId,
+    /// The order.
+    pub order: Order,
+}
+
+/// Orders from upstream.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// Sign of life.
+    Ping,
+    /// Publish the verified data.
+    Commit,
+    /// Drop everything.
+    Abort(Failure),
+}

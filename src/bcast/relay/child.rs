@@ -1,0 +1,205 @@
+//! What a relay knows of one child and all ranks below it.
+
+use std::collections::BTreeMap;
+
+use super::super::report::Failure;
+use super::super::report::Outcome;
+use super::super::report::RankResult;
+use super::super::tree::Tree;
+use super::Millis;
+
+#[derive(Debug, PartialEq)]
+enum State {
+    /// Told to open; no answer yet.
+    Opening,
+    /// Takes data, so many bytes at once.
+    Streaming(u64),
+    /// All below are verified or failed.
+    Prepared,
+    /// Told to publish.
+    Committing,
+    /// The end: outcomes of all below.
+    Over(Vec<RankResult>),
+}
+
+#[derive(Debug)]
+pub(super) struct Child {
+    tree: Tree,
+    state: State,
+    /// Failures reported so far.
+    failures: Vec<Failure>,
+    /// Number of the frame to send next.
+    pub(super) next_seq: u64,
+    /// Cost of the frames sent and not yet credited.
+    pub(super) in_flight: u64,
+    /// When it last gave a sign of life.
+    pub(super) heard: Millis,
+    /// When it is to be asked for one.
+    pub(super) ping_due: Millis,
+    /// Bytes that the slowest healthy rank below has taken.
+    pub(super) progress: u64,
+}
+
+impl Child {
+    pub(super) fn new(tree: Tree, now: Millis) -> Self {
+        Self {
+            tree,
+            state: State::Opening,
+            failures: Vec::new(),
+            next_seq: 0,
+            in_flight: 0,
+            heard: now,
+            ping_due: now + super::Relay::PING,
+            progress: 0,
+        }
+    }
+
+    pub(super) fn rank(&self) -> u32 {
+        self.tree.root()
+    }
+
+    /// Still expected to say something.
+    pub(super) fn is_live(&self) -> bool {
+        !matches!(self.state, State::Over(_))
+    }
+
+    /// Somebody below is still taking data.
+    pub(super) fn wants_data(&self) -> bool {
+        matches!(self.state, State::Opening | State::Streaming(_))
+    }
+
+    /// Everybody below is verified or failed.
+    pub(super) fn is_settled(&self) -> bool {
+        matches!(self.state, State::Prepared | State::Over(_))
+    }
+
+    /// The window it granted, while data may be sent.
+    pub(super) fn streaming(&self) -> Option<u64> {
+        match self.state {
+            State::Streaming(window) => Some(window),
+            _ => None,
+        }
+    }
+
+    pub(super) fn ready(&mut self, window: u64) {
+        if self.state == State::Opening {
+            self.state = State::Streaming(window);
+        }
+    }
+
+    pub(super) fn prepared(&mut self) {
+        if matches!(self.state, State::Opening | State::Streaming(_)) {
+            self.state = State::Prepared;
+        }
+    }
+
+    /// Takes the order to publish; tells whether to pass it on.
+    pub(super) fn commit(&mut self) -> bool {
+        if self.state == State::Prepared {
+            self.state = State::Committing;
+            return true;
+        }
+        false
+    }
+
+    pub(super) fn note(&mut self, failure: &Failure) {
+        if self.failures.len() < self.tree.size() {
+            self.failures.push(failure.clone());
+        }
+    }
+
+    /// Takes the outcomes of all below; `early` when nobody told it to end. Ranks
+    /// that it forgot, or that are not its own, are put right. Returns a failure
+    /// not known before, if any.
+    pub(super) fn done(&mut self, results: Vec<RankResult>, early: bool) -> Option<Failure> {
+        let committing = self.state == State::Committing;
+        let mut told: BTreeMap<u32, Outcome> = results
+            .into_iter()
+            .map(|result| (result.rank, result.outcome))
+            .collect();
+        let kept: Vec<RankResult> = self
+            .tree
+            .ranks()
+            .iter()
+            .map(|&rank| {
+                let outcome = match told.remove(&rank) {
+                    Some(Outcome::Done(_) | Outcome::Cancelled) if early => Outcome::Failed(
+                        Failure::on(rank, libc::EPROTO, "it ended the transfer unasked"),
+                    ),
+                    Some(outcome) => outcome,
+                    None => {
+                        let why = Failure::on(rank, libc::EPROTO, "it gave no answer");
+                        if committing {
+                            Outcome::Unknown(why)
+                        } else {
+                            Outcome::Failed(why)
+                        }
+                    }
+                };
+                RankResult { rank, outcome }
+            })
+            .collect();
+        let news = kept
+            .iter()
+            .filter_map(RankResult::failure)
+            .find(|failure| !self.failures.contains(failure))
+            .cloned();
+        self.state = State::Over(kept);
+        news
+    }
+
+    /// The child is lost: `why` for itself, and what follows for the others.
+    pub(super) fn lost(&mut self, why: &Failure, committing: bool) {
+        let cut_off = format!("cut off: rank {} that feeds it is lost", self.rank());
+        let results = self
+            .tree
+            .ranks()
+            .iter()
+            .map(|&rank| {
+                let known = self.failures.iter().find(|f| f.rank == Some(rank));
+                let failure = match known {
+                    Some(failure) => failure.clone(),
+                    None if rank == self.rank() => why.clone(),
+                    None => Failure::on(rank, libc::EHOSTUNREACH, cut_off.clone()),
+                };
+                let outcome = if committing && known.is_none() {
+                    Outcome::Unknown(failure)
+                } else {
+                    Outcome::Failed(failure)
+                };
+                RankResult { rank, outcome }
+            })
+            .collect();
+        self.state = State::Over(results);
+    }
+
+    /// Everybody below fails for the same reason, unless known better.
+    pub(super) fn fail_all(&mut self, why: &Failure) {
+        if !self.is_live() {
+            return;
+        }
+        let committing = self.state == State::Committing;
+        let results = self
+            .tree
+            .ranks()
+            .iter()
+            .map(|&rank| {
+                let known = self.failures.iter().find(|f| f.rank == Some(rank)).cloned();
+                let outcome = match known {
+                    Some(failure) => Outcome::Failed(failure),
+                    None if committing => Outcome::Unknown(why.clone()),
+                    None => Outcome::Failed(why.clone()),
+                };
+                RankResult { rank, outcome }
+            })
+            .collect();
+        self.state = State::Over(results);
+    }
+
+    pub(super) fn take_results(&mut self) -> Vec<RankResult> {
+        match &mut self.state {
+            State::Over(results) => std::mem::take(results),
+            _ => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,249 @@
+use super::super::id::TransferId;
+use super::super::item::Item;
+use super::*;
+
+const ID: TransferId = TransferId::from_bytes([1; 16]);
+
+fn data(seq: u64) -> Frame {
+    Frame::encode(
+        ID,
+        seq,
+        0,
+        &Item::Data {
+            offset: seq * 100,
+            bytes: &[7; 100],
+        },
+    )
+}
+
+fn fin(seq: u64) -> Frame {
+    Frame::encode(
+        ID,
+        seq,
+        0,
+        &Item::Fin {
+            entries: 0,
+            bytes: 0,
+        },
+    )
+}
+
+/// A relay on rank 0 that feeds the given ranks, with what it did so far.
+struct Bench {
+    relay: Relay,
+    out: Vec<Output>,
+    now: Millis,
+}
+
+impl Bench {
+    fn new(children: &[u32], window: u64) -> Self {
+        let mut out = Vec::new();
+        let children = children
+            .iter()
+            .map(|&rank| Tree::kary(&[rank], 1).unwrap())
+            .collect::<Vec<_>>();
+        let config = Config {
+            local: Some(0),
+            children,
+            window,
+            stall: Duration::from_secs(30),
+            watch_upstream: true,
+        };
+        let relay = Relay::new(config, 0, &mut out);
+        Self { relay, out, now: 0 }
+    }
+
+    fn feed(&mut self, input: Input) -> Vec<Output> {
+        self.out.clear();
+        self.relay.handle(self.now, input, &mut self.out);
+        self.out.clone()
+    }
+
+    fn child(&mut self, child: usize, up: Up) -> Vec<Output> {
+        self.feed(Input::Child { child, up })
+    }
+
+    fn sink(&mut self, event: SinkEvent) -> Vec<Output> {
+        self.feed(Input::Sink(event))
+    }
+}
+
+fn sends(out: &[Output]) -> usize {
+    out.iter()
+        .filter(|o| matches!(o, Output::SendFrame { .. }))
+        .count()
+}
+
+fn acks(out: &[Output]) -> usize {
+    out.iter()
+        .filter(|o| matches!(o, Output::Ack { .. }))
+        .count()
+}
+
+#[test]
+fn acknowledges_when_written_and_passed_on() {
+    let mut bench = Bench::new(&[1], 10_000);
+    bench.sink(SinkEvent::Opened);
+    assert_eq!(acks(&bench.feed(Input::Frame(data(0)))), 0);
+    assert_eq!(
+        acks(&bench.sink(SinkEvent::Wrote)),
+        0,
+        "the child is not ready"
+    );
+    let out = bench.child(0, Up::Ready { window: 10_000 });
+    assert_eq!((sends(&out), acks(&out)), (1, 1));
+    assert_eq!(bench.relay.held_bytes(), 0);
+}
+
+#[test]
+fn never_exceeds_the_window_but_always_moves() {
+    let mut bench = Bench::new(&[1], 300);
+    bench.child(0, Up::Ready { window: 300 });
+    // Each message costs 164 bytes: one fits, and a second would exceed it.
+    assert_eq!(sends(&bench.feed(Input::Frame(data(0)))), 1);
+    assert_eq!(sends(&bench.feed(Input::Frame(data(1)))), 0);
+    assert_eq!(
+        sends(&bench.feed(Input::Credit {
+            child: 0,
+            bytes: 164
+        })),
+        1
+    );
+
+    let mut tiny = Bench::new(&[1], 1);
+    tiny.child(0, Up::Ready { window: 1 });
+    assert_eq!(
+        sends(&tiny.feed(Input::Frame(data(0)))),
+        1,
+        "one message is always allowed"
+    );
+    assert_eq!(sends(&tiny.feed(Input::Frame(data(1)))), 0);
+}
+
+#[test]
+fn a_lost_child_holds_nothing_back() {
+    let mut bench = Bench::new(&[1, 2], 10_000);
+    bench.sink(SinkEvent::Opened);
+    bench.child(0, Up::Ready { window: 10_000 });
+    bench.feed(Input::Frame(data(0)));
+    assert_eq!(
+        acks(&bench.sink(SinkEvent::Wrote)),
+        0,
+        "child 1 has not answered"
+    );
+    let lost = Input::ChildLost {
+        child: 1,
+        errno: libc::ENOSYS,
+        text: "gone".into(),
+    };
+    let out = bench.feed(lost);
+    assert_eq!(acks(&out), 1);
+    assert!(out.contains(&Output::Up(Up::Failure(Failure::on(
+        2,
+        libc::ENOSYS,
+        "gone"
+    )))));
+}
+
+#[test]
+fn a_gap_a_repetition_and_data_after_the_end_break_the_stream() {
+    for (frames, text) in [
+        (vec![data(0), data(2)], "data message 2 came instead of 1"),
+        (vec![data(0), data(0)], "data message 0 came instead of 1"),
+        (vec![fin(0), data(1)], "data after the end of the stream"),
+    ] {
+        let mut bench = Bench::new(&[1], 10_000);
+        bench.sink(SinkEvent::Opened);
+        let mut out = Vec::new();
+        for frame in frames {
+            out = bench.feed(Input::Frame(frame));
+        }
+        let why = Failure::on(0, libc::EPROTO, text);
+        assert!(
+            out.contains(&Output::Up(Up::Failure(why.clone()))),
+            "{out:?}"
+        );
+        assert!(out.contains(&Output::SinkAbort));
+        assert!(out.contains(&Output::AbortChild { child: 0, why }));
+    }
+}
+
+#[test]
+fn commits_only_when_told_and_only_when_all_are_prepared() {
+    let mut bench = Bench::new(&[1], 10_000);
+    bench.sink(SinkEvent::Opened);
+    bench.child(0, Up::Ready { window: 10_000 });
+    let out = bench.feed(Input::Frame(fin(0)));
+    assert!(out.contains(&Output::SinkPrepare));
+    bench.sink(SinkEvent::Wrote);
+    assert!(
+        !bench
+            .sink(SinkEvent::Prepared)
+            .contains(&Output::Up(Up::Prepared))
+    );
+    assert!(
+        bench
+            .child(0, Up::Prepared)
+            .contains(&Output::Up(Up::Prepared))
+    );
+    let out = bench.feed(Input::Commit);
+    assert!(out.contains(&Output::SinkCommit) && out.contains(&Output::CommitChild(0)));
+    bench.sink(SinkEvent::Committed(vec![]));
+    let one = RankResult {
+        rank: 1,
+        outcome: Outcome::Done(vec![]),
+    };
+    let out = bench.child(0, Up::Done(vec![one.clone()]));
+    let here = RankResult {
+        rank: 0,
+        outcome: Outcome::Done(vec![]),
+    };
+    assert_eq!(
+        out,
+        [Output::Up(Up::Done(vec![here, one])), Output::Finished]
+    );
+}
+
+#[test]
+fn a_commit_before_the_data_is_complete_is_refused() {
+    let mut bench = Bench::new(&[], 10_000);
+    bench.sink(SinkEvent::Opened);
+    bench.feed(Input::Frame(data(0)));
+    let out = bench.feed(Input::Commit);
+    assert!(out.contains(&Output::SinkAbort) && !out.contains(&Output::SinkCommit));
+}
+
+#[test]
+fn a_silent_child_is_given_up_and_a_silent_upstream_too() {
+    let mut bench = Bench::new(&[1], 10_000);
+    bench.sink(SinkEvent::Opened);
+    bench.now = 1500;
+    assert!(bench.feed(Input::Tick).contains(&Output::PingChild(0)));
+    bench.now = 30_001;
+    let out = bench.feed(Input::Tick);
+    assert!(out.contains(&Output::SinkAbort), "nobody upstream: {out:?}");
+    assert!(
+        out.iter()
+            .any(|o| matches!(o, Output::AbortChild { child: 0, .. }))
+    );
+    // Nobody upstream is told anything.
+    assert!(!out.iter().any(|o| matches!(o, Output::Up(_))));
+    assert_eq!(bench.sink(SinkEvent::Aborted), [Output::Finished]);
+}
+
+#[test]
+fn a_leaving_process_answers_for_everybody_at_once() {
+    let mut bench = Bench::new(&[1], 10_000);
+    bench.sink(SinkEvent::Opened);
+    let why = Failure::on(0, libc::ESHUTDOWN, "the job is ending");
+    let out = bench.feed(Input::Shutdown(why.clone()));
+    let failed = |rank| RankResult {
+        rank,
+        outcome: Outcome::Failed(why.clone()),
+    };
+    assert!(
+        out.contains(&Output::Up(Up::Done(vec![failed(0), failed(1)]))),
+        "{out:?}"
+    );
+    assert!(bench.relay.is_finished());
+}

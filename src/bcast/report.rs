@@ -1,0 +1,164 @@
+//! How a transfer ended, rank by rank.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::Serialize;
+
+use super::name::RawName;
+use crate::idset::IdSet;
+
+/// Something that went wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Failure {
+    /// Shell rank it happened on; none for the client's own side (its source,
+    /// its timeout, the user's interrupt).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
+    /// errno(3) value.
+    pub errno: i32,
+    /// One line for people: what failed, with the path where there is one.
+    pub text: String,
+}
+
+impl Failure {
+    /// A failure on a shell rank.
+    pub fn on(rank: u32, errno: i32, text: impl Into<String>) -> Self {
+        Self {
+            rank: Some(rank),
+            errno,
+            text: text.into(),
+        }
+    }
+
+    /// A failure on the client's side.
+    pub fn client(errno: i32, text: impl Into<String>) -> Self {
+        Self {
+            rank: None,
+            errno,
+            text: text.into(),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.rank {
+            Some(rank) => write!(f, "rank {rank}: {}", self.text),
+            None => f.write_str(&self.text),
+        }
+    }
+}
+
+/// One copy that is now in place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Placed {
+    /// Absolute path on that rank.
+    pub path: RawName,
+    /// Its size in bytes (of all files below, for a directory).
+    pub bytes: u64,
+}
+
+/// What became of one rank.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// It has the copies, one for each source.
+    Done(Vec<Placed>),
+    /// It failed; nothing is changed there.
+    Failed(Failure),
+    /// It was well and gave up because the transfer was called off; nothing is
+    /// changed there.
+    Cancelled,
+    /// It was told to commit and then was lost: it may or may not have the copy.
+    Unknown(Failure),
+}
+
+/// One rank's outcome.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RankResult {
+    /// Shell rank.
+    pub rank: u32,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+impl RankResult {
+    /// The failure, if it is one.
+    pub fn failure(&self) -> Option<&Failure> {
+        match &self.outcome {
+            Outcome::Failed(failure) | Outcome::Unknown(failure) => Some(failure),
+            Outcome::Done(_) | Outcome::Cancelled => None,
+        }
+    }
+}
+
+/// Equal failures of several ranks, folded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fold {
+    /// The ranks.
+    pub ranks: IdSet,
+    /// errno(3) value.
+    pub errno: i32,
+    /// One line for people.
+    pub text: String,
+}
+
+/// Folds the failures of `results` by errno and text, in order of the lowest
+/// rank of each group.
+pub fn fold(results: &[RankResult]) -> Vec<Fold> {
+    let mut folds: Vec<Fold> = Vec::new();
+    let mut sorted: Vec<&RankResult> = results.iter().collect();
+    sorted.sort_by_key(|result| result.rank);
+    for result in sorted {
+        let Some(failure) = result.failure() else {
+            continue;
+        };
+        let known = folds
+            .iter_mut()
+            .find(|f| f.errno == failure.errno && f.text == failure.text);
+        match known {
+            Some(fold) => {
+                fold.ranks.insert(result.rank);
+            }
+            None => folds.push(Fold {
+                ranks: IdSet::from_iter([result.rank]),
+                errno: failure.errno,
+                text: failure.text.clone(),
+            }),
+        }
+    }
+    folds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_failures_fold_by_rank() {
+        let failed = |rank, text: &str| RankResult {
+            rank,
+            outcome: Outcome::Failed(Failure::on(rank, libc::ENOSPC, text)),
+        };
+        let done = RankResult {
+            rank: 1,
+            outcome: Outcome::Done(vec![]),
+        };
+        let folds = fold(&[
+            failed(3, "a"),
+            failed(2, "a"),
+            done,
+            failed(0, "b"),
+            failed(4, "a"),
+        ]);
+        let lines: Vec<String> = folds
+            .iter()
+            .map(|f| format!("{} {}", f.ranks, f.text))
+            .collect();
+        assert_eq!(lines, ["0 b", "2-4 a"]);
+    }
+}
