@@ -6,3 +6,4 @@ pub mod ffi;
 pub mod hostlist;
 pub mod idset;
 pub mod kary;
+pub mod pmi;
