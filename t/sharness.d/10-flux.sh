@@ -1,0 +1,42 @@
+# Runs a test file under a Flux instance, and bounds the time of each command.
+# shellcheck shell=sh
+
+# Re-executes the test file as the initial program of an instance of $1
+# brokers. Call it right after sharness.sh, before the first test.
+#
+# root passes every permission check, which would void the tests of refused
+# access: so root gives up the two capabilities for that (and keeps the others,
+# for mounts). Where that works the prerequisite DAC is set; it is set as well
+# for everybody else.
+test_under_flux() {
+	if test -n "$BCAST_UNDER_FLUX"; then
+		BCAST_SIZE=$1
+		return
+	fi
+	BCAST_UNDER_FLUX=t
+	export BCAST_UNDER_FLUX
+	bcast_drop=
+	# shellcheck disable=SC2086 # several words
+	if test "$(id -u)" = 0; then
+		bcast_drop="setpriv $BCAST_DROP"
+		$bcast_drop true 2>/dev/null || bcast_drop=
+	fi
+	# Not the directory that the test removes: the brokers stay in it.
+	cd "$SHARNESS_TEST_SRCDIR" || error "cannot go to $SHARNESS_TEST_SRCDIR"
+	trap - EXIT
+	# shellcheck disable=SC2086 # several words
+	exec $bcast_drop flux start -s "$1" /bin/sh \
+		"$SHARNESS_TEST_SRCDIR/${SHARNESS_TEST_FILE##*/}" \
+		--root="$FLUX_BCAST_TEST_ROOT" \
+		${debug:+--debug} ${verbose:+--verbose} ${immediate:+--immediate}
+}
+BCAST_DROP="--bounding-set=-dac_override,-dac_read_search --inh-caps=-dac_override,-dac_read_search"
+
+# run_timeout SECONDS COMMAND...: the exit status of COMMAND, or 142 when it had
+# to be stopped, which test_must_fail does not take for a refusal. COMMAND
+# cannot be a shell function.
+run_timeout() {
+	limit=$1
+	shift
+	timeout --signal=ALRM --kill-after=10 --preserve-status "$limit" "$@"
+}

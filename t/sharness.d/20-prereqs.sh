@@ -1,0 +1,23 @@
+# What this machine can do, as prerequisites of tests.
+#   NONROOT   not run by root
+#   DAC       file permissions are enforced (see test_under_flux)
+#   TMPFS     may mount file systems (a file system of a few KiB can be made)
+#   SPACE4G   4 GiB are free where the tests work
+# shellcheck shell=sh
+
+test "$(id -u)" = 0 || test_set_prereq NONROOT
+
+probe=$FLUX_BCAST_TEST_ROOT/probe.$$
+if ! { mkdir -p "$probe" && : >"$probe/closed" && chmod 0 "$probe/closed"; }; then
+	error "cannot write to $FLUX_BCAST_TEST_ROOT"
+fi
+cat "$probe/closed" >/dev/null 2>&1 || test_set_prereq DAC
+if mount -t tmpfs -o size=64k none "$probe" 2>/dev/null; then
+	umount "$probe" || error "cannot unmount $probe"
+	test_set_prereq TMPFS
+fi
+rm -rf "$probe"
+
+if test "$(df -Pk "$FLUX_BCAST_TEST_ROOT" | awk 'NR == 2 { print $4 }')" -gt 4194304; then
+	test_set_prereq SPACE4G
+fi

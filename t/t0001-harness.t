@@ -1,0 +1,99 @@
+#!/bin/sh
+
+test_description='The helpers that the other tests stand on tell success from failure'
+
+. "$(dirname "$0")/sharness.sh"
+test_under_flux 4
+
+test_expect_success 'run_timeout passes the exit status on' '
+	run_timeout 10 true &&
+	test_expect_code 3 run_timeout 10 sh -c "exit 3"
+'
+
+test_expect_success 'run_timeout reports a stopped command as such' '
+	test_expect_code 142 run_timeout 0.1 sleep 100 &&
+	! test_must_fail run_timeout 0.1 sleep 100
+'
+
+test_expect_success 'generated data has the length asked for' '
+	for size in 0 1 4097 1048576; do
+		data_random $size data &&
+		test "$(wc -c <data)" = $size || return 1
+	done &&
+	data_tar 3000001 data &&
+	test "$(wc -c <data)" = 3000001 &&
+	data_library lib.so &&
+	test "$(wc -c <lib.so)" -gt 524288
+'
+
+test_expect_success 'a job without the plugin runs and answers' '
+	job_start_plain plain 4 &&
+	for r in 0 1 2 3; do
+		job_exec $r "echo rank \$FLUX_TASK_RANK in \$PWD" >out &&
+		grep "^rank $r in " out || return 1
+	done
+'
+
+test_expect_success 'each task has a tmpdir of its own' '
+	for r in 0 1 2 3; do
+		test -d "$(job_tmpdir $r)" &&
+		job_tmpdir $r >>tmpdirs || return 1
+	done &&
+	test "$(sort -u tmpdirs | wc -l)" = 4
+'
+
+test_expect_success 'the shell of each task is known' '
+	for r in 0 1 2 3; do
+		kill -0 "$(job_shell $r)" &&
+		tr "\0" " " </proc/"$(job_shell $r)"/cmdline | grep shell || return 1
+	done
+'
+
+test_expect_success 'exit status and errors of a command in the job come back' '
+	test_expect_code 7 job_exec 2 "echo broken >&2; exit 7" 2>err &&
+	grep broken err
+'
+
+test_expect_success 'job_has and job_lacks see files and differences' '
+	data_random 5000 one && data_random 5000 two &&
+	for r in 0 1 2 3; do
+		cp one "$(job_tmpdir $r)/f" || return 1
+	done &&
+	job_has one "\$FLUX_JOB_TMPDIR/f" &&
+	! job_has two "\$FLUX_JOB_TMPDIR/f" &&
+	! job_has one "\$FLUX_JOB_TMPDIR/missing" &&
+	job_lacks "\$FLUX_JOB_TMPDIR/missing" &&
+	! job_lacks "\$FLUX_JOB_TMPDIR/f" &&
+	job_clean_tmpdir f &&
+	cp two "$(job_tmpdir 3)/.temporary" &&
+	! job_clean_tmpdir f
+'
+
+test_expect_success 'the job ends as the tasks say' '
+	job_finish &&
+	job_wait_clean
+'
+
+test_expect_success 'a cancelled job is gone with its tmpdirs' '
+	job_start_plain cancelled 2 &&
+	job_end &&
+	test ! -e "$(job_tmpdir 0)" &&
+	test ! -e "$(job_tmpdir 1)"
+'
+
+test_expect_success DAC 'a forbidden directory refuses even root' '
+	mkdir closed && chmod 555 closed &&
+	test_must_fail touch closed/file
+'
+
+test_expect_success TMPFS 'a small file system fills up and goes away' '
+	(
+		test_cleanup=: &&
+		mount_tmpfs small size=64k &&
+		test_must_fail head -c 100000 /dev/zero >small/file
+	) 2>err &&
+	test_when_finished "umount small" &&
+	grep "No space" err
+'
+
+test_done
