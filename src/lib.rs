@@ -3,6 +3,7 @@
 pub mod bcast;
 pub mod errno;
 pub mod ffi;
+pub mod file;
 pub mod hostlist;
 pub mod idset;
 pub mod kary;

@@ -1,0 +1,307 @@
+//! The commit: from staging to the final names.
+
+use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use rustix::fs::AtFlags;
+use rustix::fs::CWD;
+use rustix::fs::FileType;
+use rustix::fs::RenameFlags;
+use rustix::fs::Stat;
+use rustix::io::Errno;
+
+use crate::bcast::item::EntryKind;
+use crate::bcast::name::RawName;
+use crate::bcast::spec::Existing;
+use crate::file::at;
+use crate::file::error::FileError;
+use crate::file::error::On;
+use crate::file::place::Place;
+use crate::file::stage::Stage;
+use crate::file::stage::Temp;
+
+use super::Sink;
+use super::copy;
+use super::copy::Body;
+use super::copy::Copy;
+use super::inplace;
+use super::merge;
+use super::record::Committed;
+use super::record::Stamp;
+use super::same;
+
+/// How a copy came to its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// The name is new.
+    Created,
+    /// Something was replaced or written to, or another shell of the same
+    /// transfer was first.
+    There,
+}
+
+/// What publishing a copy takes.
+struct Publisher<'a> {
+    place: &'a Place,
+    stage: &'a mut Stage,
+    existing: Existing,
+    sync: bool,
+}
+
+impl Sink {
+    /// Publishes the copies in order.
+    pub(super) fn publish(&mut self) -> Result<Vec<Committed>, FileError> {
+        let mut publisher = Publisher {
+            place: &self.place,
+            stage: &mut self.stage,
+            existing: self.policy.existing,
+            sync: self.policy.sync,
+        };
+        let mut created: Vec<&Copy> = Vec::new();
+        let mut committed = Vec::with_capacity(self.copies.len());
+        let mut failed = None;
+        for copy in &self.copies {
+            match publisher.one(copy) {
+                Ok(outcome) => {
+                    if outcome == Outcome::Created {
+                        created.push(copy);
+                    }
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
+            match report(&self.place, copy) {
+                Ok(report) => committed.push(report),
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
+        }
+        if failed.is_none() && self.policy.sync {
+            failed = at::sync_dir(self.place.fd())
+                .on("sync", &self.place.shown)
+                .err();
+        }
+        if let Some(error) = failed {
+            for copy in created {
+                retract(&self.place, copy);
+            }
+            return Err(error);
+        }
+        Ok(committed)
+    }
+}
+
+/// Removes a name that was created, if it is still what was put there.
+fn retract(place: &Place, copy: &Copy) {
+    let name = Path::new(&copy.name);
+    let ours = match &copy.body {
+        Body::File(Temp::Unnamed(fd)) => rustix::fs::fstat(fd).ok(),
+        Body::Tree(tree) => rustix::fs::fstat(&tree.root).ok(),
+        // Its name says enough: it was free a moment ago.
+        Body::File(Temp::Named(_)) | Body::Symlink(..) => at::lstat(place.fd(), name).ok(),
+    };
+    let there = at::lstat(place.fd(), name).ok();
+    if let (Some(ours), Some(there)) = (ours, there)
+        && same_inode(&ours, &there)
+    {
+        let _ = at::remove_all(place.fd(), name);
+    }
+}
+
+fn same_inode(a: &Stat, b: &Stat) -> bool {
+    (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
+}
+
+fn report(place: &Place, copy: &Copy) -> Result<Committed, FileError> {
+    let (kind, inner) = match &copy.body {
+        Body::File(_) => (EntryKind::File, Vec::new()),
+        Body::Symlink(..) => (EntryKind::Symlink, Vec::new()),
+        Body::Tree(tree) => (EntryKind::Dir, tree.inner.clone()),
+    };
+    let stamp = if kind == EntryKind::Dir {
+        None
+    } else {
+        let stat = at::lstat(place.fd(), Path::new(&copy.name)).on("stat", &copy.shown)?;
+        Some(Stamp::of(&stat))
+    };
+    Ok(Committed {
+        path: RawName::from(place.real.join(&copy.name)),
+        kind,
+        bytes: copy.bytes,
+        digest: copy.digest,
+        stamp,
+        inner,
+    })
+}
+
+impl Publisher<'_> {
+    fn one(&mut self, copy: &Copy) -> Result<Outcome, FileError> {
+        match &copy.body {
+            Body::File(temp) => self.file(copy, temp),
+            Body::Symlink(target, times) => {
+                let make = |dir: BorrowedFd<'_>, name: &Path| {
+                    rustix::fs::symlinkat(target.as_path(), dir, name)?;
+                    match times {
+                        Some(times) => {
+                            let flags = AtFlags::SYMLINK_NOFOLLOW;
+                            rustix::fs::utimensat(dir, name, times, flags)
+                        }
+                        None => Ok(()),
+                    }
+                };
+                self.create_or(copy, make, |there| {
+                    Ok(same::symlink(self.place, there, &copy.name, target))
+                })
+            }
+            Body::Tree(_) => self.tree(copy),
+        }
+    }
+
+    /// Creates the name by `make`; if it is taken, does what the policy says.
+    fn create_or(
+        &mut self,
+        copy: &Copy,
+        make: impl Fn(BorrowedFd<'_>, &Path) -> rustix::io::Result<()>,
+        is_same: impl Fn(&Stat) -> rustix::io::Result<bool>,
+    ) -> Result<Outcome, FileError> {
+        let name = Path::new(&copy.name);
+        let shown = &copy.shown;
+        match make(self.place.fd(), name) {
+            Ok(()) => return Ok(Outcome::Created),
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(FileError::new(errno, "link", shown)),
+        }
+        let stat = at::lstat(self.place.fd(), name).on("open", shown)?;
+        if self.existing != Existing::Replace {
+            return match is_same(&stat).on("read", shown)? {
+                true => Ok(Outcome::There),
+                false => Err(copy::exists(&stat, shown)),
+            };
+        }
+        copy::check_replaceable(&stat, shown)?;
+        let temp = self.stage.next_name();
+        let dir = self.stage.dir(self.place.fd(), shown)?;
+        make(dir, &temp).on("link", shown)?;
+        rustix::fs::renameat(dir, &temp, self.place.fd(), name).on("rename", shown)?;
+        Ok(Outcome::There)
+    }
+
+    fn file(&mut self, copy: &Copy, temp: &Temp) -> Result<Outcome, FileError> {
+        let shown = &copy.shown;
+        if matches!(self.existing, Existing::Append | Existing::Truncate) {
+            return self.file_in_place(copy, temp);
+        }
+        let staged = inplace::open_staged(temp, self.stage.existing_dir()).on("open", shown)?;
+        let stage_dir = self
+            .stage
+            .existing_dir()
+            .map(|dir| dir.try_clone_to_owned());
+        let stage_dir = stage_dir
+            .transpose()
+            .map_err(|error| FileError::new(error, "open", shown))?;
+        let make = |dir: BorrowedFd<'_>, name: &Path| {
+            link(temp, stage_dir.as_ref().map(AsFd::as_fd), dir, name)
+        };
+        let place = self.place;
+        self.create_or(copy, make, |there| {
+            same::file(place, there, &copy.name, staged.as_fd(), copy.digest)
+        })
+    }
+
+    fn file_in_place(&mut self, copy: &Copy, temp: &Temp) -> Result<Outcome, FileError> {
+        let (shown, name) = (&copy.shown, Path::new(&copy.name));
+        match link(temp, self.stage.existing_dir(), self.place.fd(), name) {
+            Ok(()) => return Ok(Outcome::Created),
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(FileError::new(errno, "link", shown)),
+        }
+        let target = copy::open_in_place(self.place, name, shown, self.existing)?;
+        let staged = inplace::open_staged(temp, self.stage.existing_dir()).on("open", shown)?;
+        let (from, to) = (staged.as_fd(), target.as_fd());
+        match self.existing {
+            Existing::Append => inplace::append(from, to, self.place, shown)?,
+            _ => inplace::overwrite(from, to, self.place, shown)?,
+        }
+        if self.sync {
+            rustix::fs::fsync(&target).on("sync", shown)?;
+        }
+        Ok(Outcome::There)
+    }
+
+    fn tree(&mut self, copy: &Copy) -> Result<Outcome, FileError> {
+        let (shown, name) = (&copy.shown, Path::new(&copy.name));
+        let (Body::Tree(tree), Some(stage)) = (&copy.body, self.stage.existing_dir()) else {
+            return Err(FileError::new(Errno::INVAL, "rename", shown));
+        };
+        match rename_new(stage, &tree.name, self.place.fd(), name) {
+            Ok(()) => {
+                tree.finish_root(shown)?;
+                return Ok(Outcome::Created);
+            }
+            Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => {}
+            Err(errno) => return Err(FileError::new(errno, "rename", shown)),
+        }
+        let stat = at::lstat(self.place.fd(), name).on("open", shown)?;
+        if self.existing == Existing::Replace && at::kind_of(&stat) == FileType::Directory {
+            merge::run(self.place, &copy.name, tree, shown)?;
+            return Ok(Outcome::There);
+        }
+        match same::tree(self.place, &copy.name, tree).on("read", shown)? {
+            true => Ok(Outcome::There),
+            false => Err(copy::exists(&stat, shown)),
+        }
+    }
+}
+
+/// Gives a staged file the name `name` in `dir`, if that is free.
+fn link(
+    temp: &Temp,
+    stage: Option<BorrowedFd<'_>>,
+    dir: BorrowedFd<'_>,
+    name: &Path,
+) -> rustix::io::Result<()> {
+    match temp {
+        Temp::Unnamed(fd) => {
+            let from = at::proc_path(fd.as_fd());
+            rustix::fs::linkat(CWD, from, dir, name, AtFlags::SYMLINK_FOLLOW)
+        }
+        Temp::Named(from) => {
+            let stage = stage.ok_or(Errno::NOENT)?;
+            match rustix::fs::linkat(stage, from, dir, name, AtFlags::empty()) {
+                // File systems without hard links.
+                Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
+                    rename_new(stage, from, dir, name)
+                }
+                done => done,
+            }
+        }
+    }
+}
+
+/// Moves to a name that is free.
+fn rename_new(
+    from_dir: BorrowedFd<'_>,
+    from: &Path,
+    dir: BorrowedFd<'_>,
+    name: &Path,
+) -> rustix::io::Result<()> {
+    let flags = RenameFlags::NOREPLACE;
+    match rustix::fs::renameat_with(from_dir, from, dir, name, flags) {
+        Err(Errno::INVAL | Errno::NOSYS) => {}
+        done => return done,
+    }
+    // A file system that cannot do that at one go. A directory can at worst
+    // replace an empty one that was made just now; a file is not moved at all.
+    if at::kind_of(&at::lstat(from_dir, from)?) != FileType::Directory {
+        return Err(Errno::OPNOTSUPP);
+    }
+    if at::lstat_opt(dir, name)?.is_some() {
+        return Err(Errno::EXIST);
+    }
+    rustix::fs::renameat(from_dir, from, dir, name)
+}
