@@ -1,6 +1,12 @@
 //! One provider with clients that speak exact bytes: the wire of PMI 1.1 and
 //! 1.2 as clients see it, and what a bad client costs.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 use flux_bcast::pmi::{
     Action, Config, ConnId, IdPolicy, Ids, LINE_MAX, Level, Limits, Provider, mapping,
 };
