@@ -4,6 +4,8 @@ pub mod bcast;
 pub mod errno;
 pub mod ffi;
 pub mod file;
+#[expect(unsafe_code, reason = "wraps C")]
+pub mod flux;
 pub mod hostlist;
 pub mod idset;
 pub mod kary;

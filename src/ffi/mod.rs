@@ -4,6 +4,9 @@
 //! [`core`] holds what libflux-core offers, [`shell`] what only the flux-shell
 //! executable has, [`optional`] what an older Flux may lack.
 
+#[expect(unsafe_code, reason = "looks up and types the functions of the host")]
+pub mod host;
+
 /// Makes one module of generated bindings.
 macro_rules! generated {
     ($(#[$doc:meta])* $name:ident, $file:literal) => {
