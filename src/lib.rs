@@ -10,3 +10,4 @@ pub mod hostlist;
 pub mod idset;
 pub mod kary;
 pub mod pmi;
+pub mod sockets;
