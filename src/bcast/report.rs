@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde::Serialize;
 
 use super::name::RawName;
+use crate::hostlist;
 use crate::idset::IdSet;
 
 /// Something that went wrong, and where.
@@ -132,6 +133,24 @@ pub fn fold(results: &[RankResult]) -> Vec<Fold> {
         }
     }
     folds
+}
+
+/// Names ranks with their hosts: `rank 3 (host4)`, `ranks 1-2 (host[2-3])`.
+/// `hosts` are the host names of all ranks of the job.
+pub fn who(ranks: &IdSet, hosts: &[String]) -> String {
+    let names: Vec<&str> = ranks
+        .iter()
+        .filter_map(|rank| hosts.get(rank as usize))
+        .map(String::as_str)
+        .collect();
+    let mut distinct = names.clone();
+    distinct.dedup();
+    let word = if ranks.len() == 1 { "rank" } else { "ranks" };
+    if distinct.is_empty() {
+        format!("{word} {ranks}")
+    } else {
+        format!("{word} {ranks} ({})", hostlist::fold(&distinct))
+    }
 }
 
 #[cfg(test)]

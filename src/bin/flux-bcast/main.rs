@@ -1,3 +1,51 @@
-//! `flux bcast`: send files to the nodes of a running job.
+//! `flux bcast`: sends files to the nodes of a running job.
 
-fn main() {}
+mod args;
+mod enclosing;
+mod output;
+mod run;
+mod words;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use self::args::Args;
+
+/// Why the command failed.
+#[derive(Debug)]
+enum Failed {
+    /// The user asked for something that cannot be: exit status 2.
+    Usage(String),
+    /// The transfer failed: exit status 1; these lines say why.
+    Transfer(Vec<String>),
+}
+
+impl From<flux_bcast::flux::error::Error> for Failed {
+    fn from(error: flux_bcast::flux::error::Error) -> Self {
+        Self::Transfer(vec![error.to_string()])
+    }
+}
+
+fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    match run::run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failed::Usage(text)) => {
+            output::error(&text);
+            ExitCode::from(2)
+        }
+        Err(Failed::Transfer(lines)) => {
+            for line in lines {
+                output::error(&line);
+            }
+            ExitCode::from(1)
+        }
+    }
+}

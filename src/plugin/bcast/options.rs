@@ -1,0 +1,303 @@
+//! `-o bcast=…`: what a job asks for before its tasks start.
+//!
+//! Either `-o bcast=FILE[,FILE…]`, or the object form `-o bcast.source=…` with
+//! the words of the command's long options. Names that hold a comma are given
+//! as a JSON array (`-o 'bcast.source=["a,b"]'`), bytes that are not UTF-8 as
+//! `{"hex":"…"}` in their place.
+
+use std::time::Duration;
+
+use serde_json::Map;
+use serde_json::Value;
+
+use crate::bcast::message::PlanRequest;
+use crate::bcast::message::Tuning;
+use crate::bcast::message::VERSION;
+use crate::bcast::name::RawName;
+use crate::bcast::spec::Dest;
+use crate::bcast::spec::Existing;
+use crate::bcast::spec::Policy;
+use crate::units::parse_fsd;
+use crate::units::parse_size;
+
+/// Environment variable that gets the path unless the job names another one.
+pub(crate) const DEFAULT_ENV: &str = "FLUX_BCAST_PATH";
+
+/// What a job asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Options {
+    /// Files and directories, read by the leader shell.
+    pub(crate) sources: Vec<RawName>,
+    /// Where the copies go.
+    pub(crate) dest: Dest,
+    /// How they are made.
+    pub(crate) policy: Policy,
+    /// Which ranks get them.
+    pub(crate) plan: PlanRequest,
+    /// How they are fed.
+    pub(crate) tuning: Tuning,
+    /// Environment variable that gets the path.
+    pub(crate) env: String,
+    /// Healthy ranks go on although others fail.
+    pub(crate) partial: bool,
+    /// Time limit.
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// The keys of the object form.
+const KEYS: &[&str] = &[
+    "source", "dest", "ranks", "hosts", "exclude", "env", "force", "preserve", "mode", "mkdir",
+    "k", "fanout", "chunk", "batch", "window", "timeout", "sync", "partial", "stall",
+];
+
+impl Options {
+    /// Reads the value of the shell option `bcast`.
+    ///
+    /// # Errors
+    /// One line that names the option and what is wrong with it.
+    pub(crate) fn parse(value: &Value) -> Result<Self, String> {
+        let empty = Map::new();
+        let (sources, keys) = match value {
+            Value::Object(keys) if keys.contains_key("hex") => (names(value)?, &empty),
+            Value::Object(keys) => {
+                let source = keys
+                    .get("source")
+                    .ok_or("bcast.source is missing: nothing to send")?;
+                (
+                    names(source).map_err(|error| format!("bcast.source: {error}"))?,
+                    keys,
+                )
+            }
+            Value::String(_) | Value::Array(_) => (
+                names(value).map_err(|error| format!("bcast: {error}"))?,
+                &empty,
+            ),
+            _ => return Err("bcast needs the name of a file: -o bcast=FILE".into()),
+        };
+        if let Some(unknown) = keys.keys().find(|key| !KEYS.contains(&key.as_str())) {
+            return Err(format!(
+                "unknown option bcast.{unknown}; known are {}",
+                KEYS.iter()
+                    .map(|key| format!("bcast.{key}"))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            ));
+        }
+        let get = Getter { keys };
+        let mut tuning = Tuning::default();
+        if let Some(k) = get.number("k")?.or(get.number("fanout")?) {
+            tuning.k =
+                Some(u32::try_from(k).map_err(|_| format!("bcast.k: {k} is too large"))?);
+        }
+        if let Some(chunk) = get.size("chunk")? {
+            tuning.chunk = u32::try_from(chunk).unwrap_or(u32::MAX);
+        }
+        if let Some(batch) = get.size("batch")? {
+            tuning.batch = u32::try_from(batch).unwrap_or(u32::MAX);
+        }
+        tuning.batch = tuning.batch.max(tuning.chunk);
+        if let Some(window) = get.size("window")? {
+            tuning.window = window;
+        }
+        if let Some(stall) = get.duration("stall")? {
+            tuning.stall = stall.as_secs_f64();
+        }
+        tuning.check().map_err(|error| format!("bcast: {error}"))?;
+        let idset = |key| {
+            get.text(key)?
+                .map(|text| {
+                    text.parse()
+                        .map_err(|error| format!("bcast.{key}: {error}"))
+                })
+                .transpose()
+        };
+        let plan = PlanRequest {
+            version: VERSION,
+            ranks: idset("ranks")?,
+            hosts: get.text("hosts")?,
+            exclude: idset("exclude")?,
+            exclude_hosts: None,
+            k: tuning.k,
+        };
+        let path = match keys.get("dest") {
+            Some(dest) => Some(name(dest).map_err(|error| format!("bcast.dest: {error}"))?),
+            None => None,
+        };
+        let env = get.text("env")?.unwrap_or_else(|| DEFAULT_ENV.into());
+        if env.is_empty() || env.contains(['=', '\0']) {
+            return Err(format!("bcast.env: '{env}' is not the name of a variable"));
+        }
+        Ok(Self {
+            dest: Dest {
+                path,
+                directory: false,
+                mkdir: get.flag("mkdir")?,
+                unique: false,
+            },
+            policy: Policy {
+                existing: if get.flag("force")? {
+                    Existing::Replace
+                } else {
+                    Existing::Refuse
+                },
+                mode: get.mode()?,
+                times: get.flag("preserve")?,
+                sync: get.flag("sync")?,
+            },
+            plan,
+            tuning,
+            env,
+            partial: get.flag("partial")?,
+            timeout: get.duration("timeout")?,
+            sources,
+        })
+    }
+}
+
+/// One or more names: a string with commas, an array, or one name in hex.
+fn names(value: &Value) -> Result<Vec<RawName>, String> {
+    let names: Vec<RawName> = match value {
+        Value::String(text) => text.split(',').map(RawName::from).collect(),
+        Value::Array(values) => values.iter().map(name).collect::<Result<_, _>>()?,
+        other => vec![name(other)?],
+    };
+    if names.is_empty() || names.iter().any(RawName::is_empty) {
+        return Err("the name of a file is empty".into());
+    }
+    Ok(names)
+}
+
+fn name(value: &Value) -> Result<RawName, String> {
+    // Flux's option parser turns a name of digits into a number.
+    if let Value::Number(number) = value {
+        return Ok(RawName::from(number.to_string().as_str()));
+    }
+    serde_json::from_value(value.clone()).map_err(|_| format!("{value} is not a file name"))
+}
+
+struct Getter<'a> {
+    keys: &'a Map<String, Value>,
+}
+
+impl Getter<'_> {
+    /// `-o bcast.KEY` is stored as 1, `-o bcast.KEY=VALUE` as JSON if it is
+    /// JSON, else as text.
+    fn text(&self, key: &str) -> Result<Option<String>, String> {
+        match self.keys.get(key) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(Value::Number(number)) => Ok(Some(number.to_string())),
+            Some(other) => Err(format!("bcast.{key}: {other} is not a text")),
+        }
+    }
+
+    fn flag(&self, key: &str) -> Result<bool, String> {
+        match self.keys.get(key) {
+            None => Ok(false),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(Value::Number(number)) if number.as_u64() == Some(1) => Ok(true),
+            Some(Value::Number(number)) if number.as_u64() == Some(0) => Ok(false),
+            Some(other) => Err(format!("bcast.{key}: {other} is neither true nor false")),
+        }
+    }
+
+    fn number(&self, key: &str) -> Result<Option<u64>, String> {
+        match self.keys.get(key) {
+            None => Ok(None),
+            Some(value) => value
+                .as_u64()
+                .or_else(|| value.as_str().and_then(|text| text.parse().ok()))
+                .map(Some)
+                .ok_or_else(|| format!("bcast.{key}: {value} is not a number")),
+        }
+    }
+
+    fn size(&self, key: &str) -> Result<Option<u64>, String> {
+        self.text(key)?
+            .map(|text| parse_size(&text).map_err(|error| format!("bcast.{key}: {error}")))
+            .transpose()
+    }
+
+    fn duration(&self, key: &str) -> Result<Option<Duration>, String> {
+        self.text(key)?
+            .map(|text| parse_fsd(&text).map_err(|error| format!("bcast.{key}: {error}")))
+            .transpose()
+    }
+
+    fn mode(&self) -> Result<Option<u32>, String> {
+        self.text("mode")?
+            .map(|text| {
+                u32::from_str_radix(&text, 8)
+                    .ok()
+                    .filter(|mode| *mode <= 0o777)
+                    .ok_or_else(|| {
+                        format!("bcast.mode: '{text}' is not an octal mode up to 777")
+                    })
+            })
+            .transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn sources(value: Value) -> Vec<String> {
+        Options::parse(&value)
+            .unwrap()
+            .sources
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    #[test]
+    fn file_names_in_all_forms() {
+        assert_eq!(sources(json!("/a b=c")), ["/a b=c"]);
+        assert_eq!(sources(json!("a,b")), ["a", "b"]);
+        assert_eq!(sources(json!(["a,b", {"hex": "ff"}])), ["a,b", "\\xff"]);
+        assert_eq!(sources(json!({"hex": "ff"})), ["\\xff"]);
+        assert_eq!(sources(json!({"source": "x\ny"})), ["x\\ny"]);
+        assert_eq!(sources(json!({"source": 42})), ["42"]);
+    }
+
+    #[test]
+    fn words_of_the_command() {
+        let options = Options::parse(&json!({
+            "source": "a", "k": 2, "chunk": "8k", "timeout": "1m", "force": 1, "mode": "755",
+            "ranks": "1-2", "env": "WHERE", "dest": "d/", "mkdir": true,
+        }))
+        .unwrap();
+        assert_eq!(options.tuning.k, Some(2));
+        assert_eq!(options.tuning.chunk, 8192);
+        assert_eq!(options.timeout, Some(Duration::from_secs(60)));
+        assert_eq!(options.policy.existing, Existing::Replace);
+        assert_eq!(options.policy.mode, Some(0o755));
+        assert_eq!(options.env, "WHERE");
+        assert!(options.dest.mkdir);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (value, says) in [
+            (json!(1), "-o bcast=FILE"),
+            (json!(""), "empty"),
+            (json!("a,,b"), "empty"),
+            (json!({"k": 2}), "bcast.source is missing"),
+            (json!({"source": "a", "kk": 2}), "bcast.kk"),
+            (json!({"source": "a", "k": 0}), "k must be at least 1"),
+            (json!({"source": "a", "k": "x"}), "bcast.k"),
+            (json!({"source": "a", "chunk": "2M"}), "chunk"),
+            (json!({"source": "a", "mode": "999"}), "bcast.mode"),
+            (json!({"source": "a", "timeout": "soon"}), "bcast.timeout"),
+            (json!({"source": "a", "force": "maybe"}), "bcast.force"),
+            (json!({"source": "a", "env": "A=B"}), "bcast.env"),
+            (json!({"source": "a", "ranks": "x"}), "bcast.ranks"),
+        ] {
+            let error = Options::parse(&value).unwrap_err();
+            assert!(error.contains(says), "{value}: {error}");
+        }
+    }
+}

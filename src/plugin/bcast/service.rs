@@ -1,0 +1,354 @@
+//! The methods of the service.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use serde::Deserialize;
+
+use super::Bcast;
+use super::plan;
+use super::plan::Overlay;
+use super::plan::Topology;
+use crate::bcast::frame::Frame;
+use crate::bcast::id::TransferId;
+use crate::bcast::message::Ctl;
+use crate::bcast::message::Open;
+use crate::bcast::message::Order;
+use crate::bcast::message::PlanRequest;
+use crate::bcast::message::VERSION;
+use crate::bcast::name::RawName;
+use crate::bcast::relay::Input;
+use crate::bcast::report::Failure;
+use crate::bcast::spec::Dest;
+use crate::errno::Errno;
+use crate::flux::error::Error;
+use crate::flux::error::Result;
+use crate::flux::handle::Node;
+use crate::flux::message::Message;
+use crate::flux::message::Request;
+use crate::transfer::driver::Driver;
+use crate::transfer::driver::DriverEvent;
+use crate::transfer::driver::Setup;
+use crate::transfer::writer::Place;
+
+/// A transfer that goes on in this shell.
+pub(super) struct Transfer {
+    driver: Rc<RefCell<Driver>>,
+    /// Who feeds it; none when it started here.
+    sender: Option<Sender>,
+}
+
+impl Transfer {
+    /// A transfer that this shell has started itself.
+    pub(super) fn own(driver: Rc<RefCell<Driver>>) -> Self {
+        Self {
+            driver,
+            sender: None,
+        }
+    }
+
+    pub(super) fn into_driver(self) -> Rc<RefCell<Driver>> {
+        self.driver
+    }
+
+    pub(super) fn driver(&self) -> &Rc<RefCell<Driver>> {
+        &self.driver
+    }
+}
+
+/// The process that sent a message: the first hop of its route is the
+/// connection it came in by, which no two processes share.
+#[derive(Clone, PartialEq, Eq)]
+struct Sender(String);
+
+impl Sender {
+    fn of(message: &Message) -> Option<Self> {
+        message.route_first().map(|route| Self(route.to_owned()))
+    }
+}
+
+/// The version of a request, readable whatever else it holds.
+#[derive(Deserialize)]
+struct Versioned {
+    version: u32,
+}
+
+impl Bcast {
+    /// `bcast.plan`: who would take part, and how.
+    pub(super) fn serve_plan(self: &Rc<Self>, request: Request) {
+        let wanted: PlanRequest = match request.json() {
+            Ok(wanted) => wanted,
+            Err(error) => return refuse(request, &error),
+        };
+        let this = Rc::clone(self);
+        let mut request = Some(request);
+        self.with_overlay(move |overlay| {
+            let Some(request) = request.take() else {
+                return;
+            };
+            match plan::plan(&wanted, &this.peers, overlay) {
+                Ok(plan) => {
+                    let _ = request.respond_json(&plan);
+                }
+                Err(error) => refuse(request, &error),
+            }
+        });
+    }
+
+    /// Calls `f` with the overlay's shape, asked for once and then remembered.
+    /// A shape that cannot be had is no reason to fail.
+    pub(super) fn with_overlay(self: &Rc<Self>, mut f: impl FnMut(Option<&Overlay>) + 'static) {
+        let known = self.overlay.borrow().clone();
+        if let Some(overlay) = known {
+            return f(Some(&overlay));
+        }
+        let this = Rc::clone(self);
+        let f = Rc::new(RefCell::new(f));
+        let later = Rc::clone(&f);
+        let asked = self
+            .handle
+            .rpc_json(
+                "overlay.topology",
+                &serde_json::json!({"rank": 0}),
+                Node::Rank(0),
+            )
+            .and_then(|future| {
+                let held = Rc::new(RefCell::new(None));
+                let done = Rc::clone(&held);
+                let pending = future.then(Some(super::FAREWELL), move |future| {
+                    let overlay = match future.get_json::<Topology>() {
+                        Ok(topology) => Some(Rc::new(topology.parents())),
+                        Err(error) => {
+                            this.shell
+                                .log()
+                                .debug(format_args!("overlay.topology: {error}"));
+                            None
+                        }
+                    };
+                    this.overlay.borrow_mut().clone_from(&overlay);
+                    (later.borrow_mut())(overlay.as_deref());
+                    drop(done.borrow_mut().take());
+                })?;
+                held.replace(Some(pending));
+                Ok(())
+            });
+        if asked.is_err() {
+            (f.borrow_mut())(None);
+        }
+    }
+
+    /// `bcast.open`: a transfer begins.
+    pub(super) fn serve_open(self: &Rc<Self>, request: Request) {
+        match self.check_open(&request) {
+            Ok(open) => {
+                if let Err(error) = self.open(open, request) {
+                    self.shell
+                        .log()
+                        .error(format_args!("open a transfer: {error}"));
+                }
+            }
+            Err(error) => refuse(request, &error),
+        }
+    }
+
+    fn check_open(&self, request: &Request) -> Result<Open> {
+        let invalid = |text: String| Error::with_text(Errno::EPROTO, text);
+        let Versioned { version } = request.json()?;
+        if version != VERSION {
+            return Err(invalid(format!(
+                "the sender speaks protocol {version}, this shell speaks {VERSION}"
+            )));
+        }
+        let open: Open = request.json()?;
+        open.tuning.check().map_err(invalid)?;
+        if open.tree.root() != self.info.rank {
+            return Err(invalid(format!(
+                "a request for rank {} came to rank {}",
+                open.tree.root(),
+                self.info.rank
+            )));
+        }
+        if let Some(rank) = open
+            .tree
+            .ranks()
+            .iter()
+            .find(|rank| **rank >= self.peers.size())
+        {
+            return Err(invalid(format!("rank {rank} is not in the job")));
+        }
+        if self.transfers.borrow().contains_key(&open.transfer) {
+            return Err(Error::with_text(
+                Errno::EEXIST,
+                "the transfer is open already",
+            ));
+        }
+        if !request.is_streaming() {
+            return Err(invalid("the request is not a streaming one".into()));
+        }
+        Ok(open)
+    }
+
+    fn open(self: &Rc<Self>, open: Open, request: Request) -> Result<()> {
+        let transfer = open.transfer;
+        let sender = Sender::of(&request);
+        let setup = Setup {
+            place: Some(self.place(&open)?),
+            open,
+            handle: self.handle,
+            network: self.peers.clone(),
+            listener: self.listener(transfer),
+        };
+        let driver = Driver::relay(setup, request)?;
+        if !driver.borrow().is_finished() {
+            self.transfers
+                .borrow_mut()
+                .insert(transfer, Transfer { driver, sender });
+        }
+        Ok(())
+    }
+
+    /// Fills in the tags of a destination (`{{tmpdir}}`, `{{node.id}}`, …).
+    fn render(&self, dest: &Dest) -> Result<Dest> {
+        let path = match &dest.path {
+            Some(path) if path.as_bytes().windows(2).any(|two| two == b"{{") => {
+                Some(RawName::from(self.shell.render(path.as_os_str())?))
+            }
+            other => other.clone(),
+        };
+        Ok(Dest {
+            path,
+            ..dest.clone()
+        })
+    }
+
+    /// Where this shell's copy of a transfer goes.
+    pub(super) fn place(&self, open: &Open) -> Result<Place> {
+        let base = self
+            .shell
+            .getenv("FLUX_JOB_TMPDIR")?
+            .map(PathBuf::from)
+            .unwrap_or_default();
+        Ok(Place {
+            base,
+            dest: self.render(&open.dest)?,
+            policy: open.policy.clone(),
+            transfer: open.transfer,
+            rank: self.info.rank,
+            total: open.total,
+        })
+    }
+
+    fn listener(self: &Rc<Self>, transfer: TransferId) -> Rc<dyn Fn(DriverEvent)> {
+        let this = Rc::downgrade(self);
+        Rc::new(move |event| {
+            let Some(this) = this.upgrade() else { return };
+            match event {
+                DriverEvent::Placed(placed) => {
+                    this.start.borrow_mut().placed(transfer, &placed)
+                }
+                DriverEvent::Finished => {
+                    let over = this.transfers.borrow_mut().remove(&transfer);
+                    drop(over);
+                }
+                DriverEvent::Progress(_) | DriverEvent::Ended { .. } => {}
+            }
+        })
+    }
+
+    /// `bcast.data`: a frame.
+    pub(super) fn serve_data(self: &Rc<Self>, request: Request) {
+        let frame = request.payload().map(Frame::decode);
+        match frame {
+            Ok(Ok(frame)) => match self.transfer(frame.transfer(), &request) {
+                Ok(driver) => Driver::frame(&driver, request, Input::Frame(frame)),
+                Err(error) => refuse(request, &error),
+            },
+            Ok(Err(error)) => {
+                let error = Error::with_text(Errno::EPROTO, error.to_string());
+                self.damaged(&request, &error);
+                refuse(request, &error);
+            }
+            Err(error) => refuse(request, &error),
+        }
+    }
+
+    /// A message that cannot be read: whatever this sender sends us is broken.
+    fn damaged(&self, request: &Request, error: &Error) {
+        let sender = Sender::of(request);
+        let drivers: Vec<_> = self
+            .transfers
+            .borrow()
+            .values()
+            .filter(|transfer| transfer.sender.is_some() && transfer.sender == sender)
+            .map(|transfer| Rc::clone(&transfer.driver))
+            .collect();
+        for driver in drivers {
+            let why = Failure::on(self.info.rank, error.errno().raw(), error.to_string());
+            Driver::feed(&driver, Input::Broken(why));
+        }
+    }
+
+    /// `bcast.ctl`: an order.
+    pub(super) fn serve_ctl(self: &Rc<Self>, request: Request) {
+        let ctl: Ctl = match request.json() {
+            Ok(ctl) => ctl,
+            Err(error) => return refuse(request, &error),
+        };
+        match self.transfer(ctl.transfer, &request) {
+            Ok(driver) => {
+                Driver::feed(
+                    &driver,
+                    match ctl.order {
+                        Order::Ping => Input::UpstreamAlive,
+                        Order::Commit => Input::Commit,
+                        Order::Abort(why) => Input::Abort(why),
+                    },
+                );
+                let _ = request.respond();
+            }
+            // What is called off twice is called off.
+            Err(_) if matches!(ctl.order, Order::Abort(_)) => {
+                let _ = request.respond();
+            }
+            Err(error) => refuse(request, &error),
+        }
+    }
+
+    /// The open transfer that a message belongs to, if it comes from the one
+    /// who opened it.
+    fn transfer(&self, id: TransferId, request: &Request) -> Result<Rc<RefCell<Driver>>> {
+        let transfers = self.transfers.borrow();
+        let transfer = transfers
+            .get(&id)
+            .ok_or_else(|| Error::with_text(Errno::ESTALE, "it does not know this transfer"))?;
+        if transfer.sender.is_none() || transfer.sender != Sender::of(request) {
+            return Err(Error::with_text(
+                Errno::EPERM,
+                "the transfer belongs to another sender",
+            ));
+        }
+        Ok(Rc::clone(&transfer.driver))
+    }
+
+    /// `disconnect`: a process that had a request open here is gone.
+    pub(super) fn serve_disconnect(self: &Rc<Self>, request: &Request) {
+        let Some(gone) = Sender::of(request) else {
+            return;
+        };
+        let drivers: Vec<_> = self
+            .transfers
+            .borrow()
+            .values()
+            .filter(|transfer| transfer.sender.as_ref() == Some(&gone))
+            .map(|transfer| Rc::clone(&transfer.driver))
+            .collect();
+        for driver in drivers {
+            Driver::feed(&driver, Input::UpstreamLost);
+        }
+    }
+}
+
+fn refuse(request: Request, error: &Error) {
+    let _ = request.fail_with(error);
+}

@@ -1,0 +1,8 @@
+//! The plugin that Flux's job shell loads.
+//!
+//! `entry` is where C comes in. `bcast` serves broadcasts on every shell and
+//! carries out `-o bcast=…` before the tasks start.
+
+pub(crate) mod bcast;
+#[expect(unsafe_code, reason = "called by C")]
+mod entry;

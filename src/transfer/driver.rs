@@ -1,0 +1,490 @@
+//! Runs one transfer in one process.
+//!
+//! The driver feeds its state machine with what happens and carries out what
+//! it orders. It is the same for a shell (upstream is a request's stream) and
+//! for the one who starts a transfer (upstream is a reader of files).
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::rc::Rc;
+use std::rc::Weak;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use std::time::Instant;
+
+use super::edge::Edge;
+use super::edge::EdgeEvent;
+use super::edge::Link;
+use super::edge::RpcEdge;
+use super::reader::Reader;
+use super::writer::Place;
+use super::writer::Writer;
+use crate::bcast::frame::HEADER_LEN;
+use crate::bcast::message::Open;
+use crate::bcast::message::Order;
+use crate::bcast::message::Up;
+use crate::bcast::origin::Origin;
+use crate::bcast::relay::Config;
+use crate::bcast::relay::Input;
+use crate::bcast::relay::Millis;
+use crate::bcast::relay::Output;
+use crate::bcast::relay::Relay;
+use crate::bcast::relay::SinkEvent;
+use crate::bcast::report::Failure;
+use crate::bcast::report::Placed;
+use crate::bcast::report::RankResult;
+use crate::bcast::tree::Tree;
+use crate::errno::Errno;
+use crate::flux::error::Result;
+use crate::flux::handle::Handle;
+use crate::flux::message::Request;
+use crate::flux::message::Stream;
+use crate::flux::reactor::Reactor;
+use crate::flux::reactor::TimerWatcher;
+
+/// What the owner of a driver hears.
+#[derive(Debug)]
+pub enum DriverEvent {
+    /// The slowest healthy rank has this many bytes of data.
+    Progress(u64),
+    /// The copies of this process are in place.
+    Placed(Vec<Placed>),
+    /// Only for whoever started it: every rank's outcome, and why the transfer
+    /// was called off, if it was.
+    Ended {
+        /// Every rank's outcome.
+        results: Vec<RankResult>,
+        /// Why it was called off.
+        why: Option<Failure>,
+    },
+    /// Nothing more comes; the driver can be dropped.
+    Finished,
+}
+
+/// Where the owner is told.
+pub type Listener = Rc<dyn Fn(DriverEvent)>;
+
+/// How to reach the shells.
+pub trait Network {
+    /// The link to a shell rank; `None` if the job has no such rank.
+    fn link(&self, rank: u32) -> Option<Link>;
+}
+
+enum Machine {
+    Relay(Relay),
+    Origin(Origin),
+}
+
+enum Upstream {
+    /// The one who feeds us: its open stream and its frames not yet credited.
+    Remote {
+        stream: Option<Stream>,
+        frames: VecDeque<Request>,
+    },
+    /// The files.
+    Reader(Option<Reader>),
+}
+
+/// See the module's documentation.
+pub struct Driver {
+    machine: Machine,
+    open: Open,
+    children: Vec<Tree>,
+    edges: Vec<Option<Box<dyn Edge>>>,
+    network: Rc<dyn Network>,
+    reactor: Reactor,
+    place: Option<Place>,
+    writer: Option<Writer>,
+    upstream: Upstream,
+    listener: Listener,
+    inputs: VecDeque<Input>,
+    events: Vec<DriverEvent>,
+    busy: bool,
+    start: Instant,
+    _ticker: Option<TimerWatcher>,
+    me: Weak<RefCell<Driver>>,
+}
+
+/// What a driver needs to start.
+pub struct Setup {
+    /// The opening request.
+    pub open: Open,
+    /// Our connection.
+    pub handle: Handle,
+    /// How to reach the shells.
+    pub network: Rc<dyn Network>,
+    /// The copy to be made in this process, if any.
+    pub place: Option<Place>,
+    /// Where the owner is told.
+    pub listener: Listener,
+}
+
+impl fmt::Debug for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Setup")
+            .field("open", &self.open)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Driver {
+    /// Starts what a shell does for the one that feeds it.
+    ///
+    /// # Errors
+    /// The reactor or a timer could not be had; the request is answered then.
+    pub fn relay(setup: Setup, request: Request) -> Result<Rc<RefCell<Self>>> {
+        let stream = request.into_stream()?;
+        let children = setup.open.tree.children();
+        Self::start(
+            setup,
+            children,
+            Upstream::Remote {
+                stream: Some(stream),
+                frames: VecDeque::new(),
+            },
+            |config, now, out| Machine::Relay(Relay::new(config, now, out)),
+        )
+    }
+
+    /// Starts a transfer: the shells of `children` are fed from `reader`, which
+    /// is let go. With [`Setup::place`] a copy is made here as well.
+    ///
+    /// # Errors
+    /// The reactor or a timer could not be had.
+    pub fn origin(
+        setup: Setup,
+        children: Vec<Tree>,
+        reader: Reader,
+        timeout: Option<Duration>,
+    ) -> Result<Rc<RefCell<Self>>> {
+        let partial = setup.open.partial;
+        let targets = setup.open.tree.size();
+        reader.go(
+            setup.open.tuning.batch_for(&setup.open.tree),
+            setup.open.tuning.window,
+        );
+        Self::start(
+            setup,
+            children,
+            Upstream::Reader(Some(reader)),
+            |config, now, out| {
+                Machine::Origin(Origin::new(config, targets, partial, timeout, now, out))
+            },
+        )
+    }
+
+    fn start(
+        setup: Setup,
+        children: Vec<Tree>,
+        upstream: Upstream,
+        machine: impl FnOnce(Config, Millis, &mut Vec<Output>) -> Machine,
+    ) -> Result<Rc<RefCell<Self>>> {
+        let reactor = setup.handle.reactor()?;
+        let config = Config {
+            local: setup.place.as_ref().map(|place| place.rank),
+            children: children.clone(),
+            window: setup.open.tuning.window,
+            stall: Duration::from_secs_f64(setup.open.tuning.stall),
+            watch_upstream: matches!(upstream, Upstream::Remote { .. }),
+        };
+        let mut out = Vec::new();
+        let machine = machine(config, 0, &mut out);
+        let driver = Rc::new_cyclic(|me: &Weak<RefCell<Self>>| {
+            RefCell::new(Self {
+                machine,
+                open: setup.open,
+                edges: children.iter().map(|_| None).collect(),
+                children,
+                network: setup.network,
+                reactor,
+                place: setup.place,
+                writer: None,
+                upstream,
+                listener: setup.listener,
+                inputs: VecDeque::new(),
+                events: Vec::new(),
+                busy: false,
+                start: Instant::now(),
+                _ticker: None,
+                me: me.clone(),
+            })
+        });
+        let weak = Rc::downgrade(&driver);
+        let ticker = TimerWatcher::new(reactor, Relay::TICK, Some(Relay::TICK), move || {
+            Self::feed_weak(&weak, Input::Tick);
+        })?;
+        {
+            let mut this = driver.borrow_mut();
+            this._ticker = Some(ticker);
+            for output in out {
+                this.carry_out(output);
+            }
+        }
+        Self::run(&driver);
+        Ok(driver)
+    }
+
+    /// Tells the machine what happened and carries out what follows.
+    pub fn feed(this: &Rc<RefCell<Self>>, input: Input) {
+        // While the machine runs, nothing calls back into it: Flux delivers
+        // everything from the reactor. Were it otherwise, order is kept.
+        match this.try_borrow_mut() {
+            Ok(mut driver) => driver.inputs.push_back(input),
+            Err(_) => return,
+        }
+        Self::run(this);
+    }
+
+    fn feed_weak(this: &Weak<RefCell<Self>>, input: Input) {
+        if let Some(driver) = this.upgrade() {
+            Self::feed(&driver, input);
+        }
+    }
+
+    fn run(this: &Rc<RefCell<Self>>) {
+        let (events, listener) = {
+            let mut driver = this.borrow_mut();
+            driver.process();
+            (
+                std::mem::take(&mut driver.events),
+                Rc::clone(&driver.listener),
+            )
+        };
+        for event in events {
+            listener(event);
+        }
+    }
+
+    /// A frame from the one that feeds us; answered when it is used up.
+    pub fn frame(this: &Rc<RefCell<Self>>, request: Request, input: Input) {
+        if let Ok(mut driver) = this.try_borrow_mut()
+            && let Upstream::Remote { frames, .. } = &mut driver.upstream
+        {
+            frames.push_back(request);
+        }
+        Self::feed(this, input);
+    }
+
+    /// A shell is known to be lost: if it is fed from here, it is given up.
+    pub fn lost(this: &Rc<RefCell<Self>>, rank: u32, text: &str) {
+        let child = this
+            .borrow()
+            .children
+            .iter()
+            .position(|tree| tree.root() == rank);
+        if let Some(child) = child {
+            let (errno, text) = (Errno::ESHUTDOWN.raw(), text.to_owned());
+            Self::feed(this, Input::ChildLost { child, errno, text });
+        }
+    }
+
+    /// True when nothing more will come.
+    pub fn is_finished(&self) -> bool {
+        match &self.machine {
+            Machine::Relay(relay) => relay.is_finished(),
+            Machine::Origin(origin) => origin.is_finished(),
+        }
+    }
+
+    fn process(&mut self) {
+        if self.busy {
+            return;
+        }
+        self.busy = true;
+        let mut out = Vec::new();
+        while let Some(input) = self.inputs.pop_front() {
+            let now = self.now();
+            if let Input::Sink(SinkEvent::Committed(placed)) = &input {
+                self.events.push(DriverEvent::Placed(placed.clone()));
+            }
+            match &mut self.machine {
+                Machine::Relay(relay) => relay.handle(now, input, &mut out),
+                Machine::Origin(origin) => origin.handle(now, input, &mut out),
+            }
+            for output in std::mem::take(&mut out) {
+                self.carry_out(output);
+            }
+        }
+        self.busy = false;
+    }
+
+    fn now(&self) -> Millis {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn carry_out(&mut self, output: Output) {
+        match output {
+            Output::OpenChild(child) => self.open_child(child),
+            Output::SendFrame { child, frame } => {
+                self.with_edge(child, |edge| edge.send(&frame));
+            }
+            Output::CommitChild(child) => {
+                self.with_edge(child, |edge| edge.order(Order::Commit));
+            }
+            Output::AbortChild { child, why } => {
+                self.with_edge(child, |edge| edge.order(Order::Abort(why)));
+            }
+            Output::PingChild(child) => self.with_edge(child, |edge| edge.order(Order::Ping)),
+            Output::SinkOpen => self.sink_open(),
+            Output::SinkFrame(frame) => self.sink(|writer| writer.frame(frame)),
+            Output::SinkPrepare => self.sink(Writer::prepare),
+            Output::SinkCommit => self.sink(Writer::commit),
+            Output::SinkAbort => self.sink(Writer::abort),
+            Output::Up(up) => self.up(up),
+            Output::Ack { bytes } => self.ack(bytes),
+            Output::Finished => self.finished(),
+        }
+    }
+
+    fn open_child(&mut self, child: usize) {
+        let Some(tree) = self.children.get(child).cloned() else {
+            return;
+        };
+        let rank = tree.root();
+        let weak = self.me.clone();
+        let report = Rc::new(move |event| {
+            Self::feed_weak(
+                &weak,
+                match event {
+                    EdgeEvent::Up(up) => Input::Child { child, up },
+                    EdgeEvent::Credit(bytes) => Input::Credit { child, bytes },
+                    EdgeEvent::Alive => Input::ChildAlive { child },
+                    EdgeEvent::Lost { errno, text } => Input::ChildLost {
+                        child,
+                        errno: errno.raw(),
+                        text,
+                    },
+                },
+            );
+        });
+        let open = Open {
+            tree,
+            ..self.open.clone()
+        };
+        let edge = match self.network.link(rank) {
+            Some(link) => RpcEdge::open(link, &open, report),
+            None => Err(Errno::EHOSTUNREACH.into()),
+        };
+        match edge {
+            Ok(edge) => self.edges[child] = Some(Box::new(edge)),
+            Err(error) => self.inputs.push_back(Input::ChildLost {
+                child,
+                errno: error.errno().raw(),
+                text: error.to_string(),
+            }),
+        }
+    }
+
+    fn with_edge(&mut self, child: usize, act: impl FnOnce(&mut dyn Edge) -> Result<()>) {
+        let Some(edge) = self.edges.get_mut(child).and_then(Option::as_mut) else {
+            return;
+        };
+        if let Err(error) = act(edge.as_mut()) {
+            self.inputs.push_back(Input::ChildLost {
+                child,
+                errno: error.errno().raw(),
+                text: error.to_string(),
+            });
+        }
+    }
+
+    fn sink_open(&mut self) {
+        let Some(place) = self.place.clone() else {
+            return;
+        };
+        let rank = place.rank;
+        // More frames than the window holds cannot be waiting.
+        let most = self.open.tuning.window / HEADER_LEN as u64;
+        let capacity = usize::try_from(most).unwrap_or(usize::MAX).min(1 << 16);
+        let weak = self.me.clone();
+        let started = Writer::start(self.reactor, place, capacity, move |event| {
+            Self::feed_weak(&weak, Input::Sink(event));
+        });
+        match started {
+            Ok(writer) => self.writer = Some(writer),
+            Err(error) => {
+                let failure = Failure::on(rank, error.errno().raw(), error.to_string());
+                self.inputs
+                    .push_back(Input::Sink(SinkEvent::Failed(failure)));
+            }
+        }
+    }
+
+    fn sink(&mut self, act: impl FnOnce(&Writer) -> bool) {
+        let Some(writer) = &self.writer else { return };
+        if !act(writer) {
+            let rank = self.place.as_ref().map_or(0, |place| place.rank);
+            let text = "the writer does not follow: more data than was granted";
+            let failure = Failure::on(rank, Errno::ENOBUFS.raw(), text);
+            self.inputs
+                .push_back(Input::Sink(SinkEvent::Failed(failure)));
+        }
+    }
+
+    fn up(&mut self, up: Up) {
+        match (&mut self.upstream, up) {
+            (Upstream::Remote { stream, .. }, up) => {
+                let last = matches!(up, Up::Done(_));
+                let sent = stream.as_ref().map(|stream| stream.respond_json(&up));
+                if let Some(Err(_)) = sent {
+                    // Our broker is gone, and with it everybody else.
+                    self.inputs.push_back(Input::UpstreamLost);
+                }
+                if last && let Some(stream) = stream.take() {
+                    let _ = stream.finish();
+                }
+            }
+            (Upstream::Reader(_), Up::Progress { bytes }) => {
+                self.events.push(DriverEvent::Progress(bytes));
+            }
+            (Upstream::Reader(_), Up::Done(results)) => {
+                let why = match &self.machine {
+                    Machine::Origin(origin) => origin.why().cloned(),
+                    Machine::Relay(_) => None,
+                };
+                self.events.push(DriverEvent::Ended { results, why });
+            }
+            (Upstream::Reader(_), _) => {}
+        }
+    }
+
+    fn ack(&mut self, bytes: u64) {
+        match &mut self.upstream {
+            Upstream::Remote { frames, .. } => {
+                if let Some(request) = frames.pop_front() {
+                    let _ = request.respond();
+                }
+            }
+            Upstream::Reader(reader) => {
+                if let Some(reader) = reader {
+                    reader.credit(bytes);
+                }
+            }
+        }
+    }
+
+    fn finished(&mut self) {
+        if let Upstream::Remote { frames, .. } = &mut self.upstream {
+            for request in frames.drain(..) {
+                let _ = request.respond();
+            }
+        }
+        self.upstream = Upstream::Reader(None);
+        self._ticker = None;
+        self.events.push(DriverEvent::Finished);
+    }
+
+    /// Takes the writer away, to wait for the end of its thread.
+    pub fn leave(&mut self) -> Option<JoinHandle<()>> {
+        self.writer.take().and_then(Writer::leave)
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver")
+            .field("transfer", &self.open.transfer)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,240 @@
+//! The link to one shell that this process feeds.
+//!
+//! Everything above sees an [`Edge`]: frames and orders go down, events come
+//! up. How they travel is known here only, so another transport can take the
+//! place of the RPCs.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::rc::Rc;
+use std::rc::Weak;
+
+use crate::bcast::frame::Frame;
+use crate::bcast::id::TransferId;
+use crate::bcast::message::Ctl;
+use crate::bcast::message::Open;
+use crate::bcast::message::Order;
+use crate::bcast::message::Up;
+use crate::errno::Errno;
+use crate::flux::error::Error;
+use crate::flux::error::Result;
+use crate::flux::future::FutureRef;
+use crate::flux::future::Pending;
+use crate::flux::handle::Handle;
+use crate::flux::handle::Node;
+
+/// What comes from a fed shell.
+#[derive(Debug)]
+pub enum EdgeEvent {
+    /// A message.
+    Up(Up),
+    /// A frame of this cost is used up.
+    Credit(u64),
+    /// A sign of life.
+    Alive,
+    /// The shell cannot be reached, or refuses; nothing more will come.
+    Lost {
+        /// What the error was.
+        errno: Errno,
+        /// One line for people.
+        text: String,
+    },
+}
+
+/// A link to a fed shell. Dropping it closes the link without a word.
+pub trait Edge: fmt::Debug {
+    /// Sends a frame; its credit comes back as [`EdgeEvent::Credit`].
+    ///
+    /// # Errors
+    /// The frame could not even be queued.
+    fn send(&mut self, frame: &Frame) -> Result<()>;
+
+    /// Gives an order; an answer is a sign of life.
+    ///
+    /// # Errors
+    /// The order could not even be queued.
+    fn order(&mut self, order: Order) -> Result<()>;
+}
+
+/// Where an edge reports.
+pub type Sink = Rc<dyn Fn(EdgeEvent)>;
+
+/// An edge of Flux RPCs: one streaming RPC that lives as long as the transfer,
+/// and an RPC for each frame, whose answer is the credit. So a peer that dies
+/// is noticed by both sides: the fed shell hears of our death because the
+/// stream is open (RFC 6 disconnect), we of its death because a new request to
+/// a dead shell fails at once.
+pub struct RpcEdge {
+    link: Link,
+    transfer: TransferId,
+    /// The stream, alive as long as the edge.
+    _open: Pending,
+    state: Rc<RefCell<State>>,
+    order: Option<Pending>,
+}
+
+/// Where requests go.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// Our connection.
+    pub handle: Handle,
+    /// The shell's service, `<uid>-shell-<jobid>`.
+    pub service: String,
+    /// Rank of its broker.
+    pub broker: u32,
+}
+
+impl Link {
+    /// Topic of a method.
+    pub fn topic(&self, method: &str) -> String {
+        format!("{}.bcast.{method}", self.service)
+    }
+}
+
+struct State {
+    /// Frames on their way, oldest first: answers come in order.
+    frames: VecDeque<Pending>,
+    report: Sink,
+    open: bool,
+}
+
+impl State {
+    fn report(this: &Weak<RefCell<State>>, event: EdgeEvent) {
+        let Some(state) = this.upgrade() else { return };
+        let report = {
+            let mut state = state.borrow_mut();
+            if !state.open {
+                return;
+            }
+            if matches!(event, EdgeEvent::Lost { .. }) {
+                state.open = false;
+            }
+            state.report.clone()
+        };
+        report(event);
+    }
+}
+
+impl RpcEdge {
+    /// Opens the transfer on the shell at the other end.
+    ///
+    /// # Errors
+    /// The request could not be sent.
+    pub fn open(link: Link, open: &Open, report: Sink) -> Result<Self> {
+        let state = Rc::new(RefCell::new(State {
+            frames: VecDeque::new(),
+            report,
+            open: true,
+        }));
+        let stream =
+            link.handle
+                .stream_json(&link.topic("open"), open, Node::Rank(link.broker))?;
+        let weak = Rc::downgrade(&state);
+        let pending = stream.then(None, move |future| {
+            let event = stream_event(&future);
+            if !matches!(event, EdgeEvent::Lost { .. }) {
+                future.reset();
+            }
+            State::report(&weak, event);
+        })?;
+        Ok(Self {
+            link,
+            transfer: open.transfer,
+            _open: pending,
+            state,
+            order: None,
+        })
+    }
+}
+
+/// Reads one answer of the stream.
+fn stream_event(future: &FutureRef<'_>) -> EdgeEvent {
+    match future.get_json::<Up>() {
+        Ok(up) => EdgeEvent::Up(up),
+        Err(error) if error.is_end_of_stream() => EdgeEvent::Lost {
+            errno: Errno::EPROTO,
+            text: "it ended the transfer without an answer".into(),
+        },
+        Err(error) => lost(&error),
+    }
+}
+
+/// Says what a failed request to a shell means.
+pub fn lost(error: &Error) -> EdgeEvent {
+    let (errno, text) = explain(error);
+    EdgeEvent::Lost { errno, text }
+}
+
+/// What a failed request to a shell means, in the user's words.
+pub fn explain(error: &Error) -> (Errno, String) {
+    let said = error.text().unwrap_or_default();
+    match error.errno() {
+        Errno::ENOSYS if said.contains("nknown service method") => {
+            (Errno::ENOSYS, "its shell has no flux-bcast plugin".into())
+        }
+        Errno::ENOSYS => (
+            Errno::ESHUTDOWN,
+            "its shell is gone (exited or killed)".into(),
+        ),
+        Errno::EHOSTUNREACH => (Errno::EHOSTUNREACH, "its broker cannot be reached".into()),
+        errno => (errno, error.to_string()),
+    }
+}
+
+impl Edge for RpcEdge {
+    fn send(&mut self, frame: &Frame) -> Result<()> {
+        let cost = frame.cost();
+        let node = Node::Rank(self.link.broker);
+        let future =
+            self.link
+                .handle
+                .rpc_raw(&self.link.topic("data"), frame.as_bytes(), node)?;
+        let weak = Rc::downgrade(&self.state);
+        let pending = future.then(None, move |future| {
+            let event = match future.get() {
+                Ok(()) => EdgeEvent::Credit(cost),
+                Err(error) => lost(&error),
+            };
+            // The answered request is the oldest one; it may be dropped here,
+            // inside its own continuation.
+            if let Some(state) = weak.upgrade() {
+                drop(state.borrow_mut().frames.pop_front());
+            }
+            State::report(&weak, event);
+        })?;
+        self.state.borrow_mut().frames.push_back(pending);
+        Ok(())
+    }
+
+    fn order(&mut self, order: Order) -> Result<()> {
+        let ctl = Ctl {
+            transfer: self.transfer,
+            order,
+        };
+        let node = Node::Rank(self.link.broker);
+        let future = self
+            .link
+            .handle
+            .rpc_json(&self.link.topic("ctl"), &ctl, node)?;
+        let weak = Rc::downgrade(&self.state);
+        let pending = future.then(None, move |future| {
+            let event = match future.get() {
+                Ok(()) => EdgeEvent::Alive,
+                Err(error) => lost(&error),
+            };
+            State::report(&weak, event);
+        })?;
+        // Only the newest order's answer matters: it says that the peer lives.
+        self.order = Some(pending);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for RpcEdge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RpcEdge")
+            .field("link", &self.link)
+            .finish_non_exhaustive()
+    }
+}

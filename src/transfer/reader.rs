@@ -1,0 +1,139 @@
+//! The worker thread that reads the source.
+
+use std::thread;
+
+use crossbeam_channel as channel;
+
+use crate::bcast::frame::Frame;
+use crate::bcast::id::TransferId;
+use crate::bcast::item::Item;
+use crate::bcast::name::RawName;
+use crate::file::FileError;
+use crate::file::Source;
+use crate::file::SourceSpec;
+use crate::file::Totals;
+use crate::flux::error::Result;
+use crate::flux::reactor::Reactor;
+use crate::flux::wakeup::WakeReceiver;
+use crate::flux::wakeup::WakeSender;
+use crate::flux::wakeup::wakeup;
+
+/// What the reader says.
+#[derive(Debug)]
+pub enum SourceEvent {
+    /// The sources are open.
+    Opened {
+        /// How much there is, as far as is known.
+        totals: Totals,
+        /// Names of the copies.
+        names: Vec<RawName>,
+    },
+    /// The next frame.
+    Frame(Frame),
+    /// It failed; nothing more comes.
+    Failed(FileError),
+}
+
+enum Command {
+    Go { batch: usize, window: u64 },
+    Credit(u64),
+}
+
+/// Frames that may wait for the reactor: the window bounds them in bytes.
+const QUEUE: usize = 64;
+
+/// The reader. Dropping it makes the thread end at its next step.
+#[derive(Debug)]
+pub struct Reader {
+    commands: channel::Sender<Command>,
+    _events: WakeReceiver,
+}
+
+impl Reader {
+    /// Starts the thread, which opens the sources at once and then waits.
+    ///
+    /// # Errors
+    /// The thread or its channel could not be made.
+    pub fn start(
+        reactor: Reactor,
+        spec: SourceSpec,
+        transfer: TransferId,
+        on_event: impl FnMut(SourceEvent) + 'static,
+    ) -> Result<Self> {
+        let (events, receiver) = wakeup(reactor, QUEUE, QUEUE / 4, on_event)?;
+        let (commands, queue) = channel::unbounded();
+        thread::Builder::new()
+            .name("bcast-reader".into())
+            .spawn(move || run(spec, transfer, &queue, &events))?;
+        Ok(Self {
+            commands,
+            _events: receiver,
+        })
+    }
+
+    /// Lets it read: at most `batch` bytes of data in a frame, at most `window`
+    /// bytes of frames without credit.
+    pub fn go(&self, batch: u32, window: u64) {
+        let batch = usize::try_from(batch).unwrap_or(usize::MAX);
+        let _ = self.commands.send(Command::Go { batch, window });
+    }
+
+    /// Gives credit back.
+    pub fn credit(&self, bytes: u64) {
+        let _ = self.commands.send(Command::Credit(bytes));
+    }
+}
+
+fn run(
+    spec: SourceSpec,
+    transfer: TransferId,
+    queue: &channel::Receiver<Command>,
+    events: &WakeSender<SourceEvent>,
+) {
+    let mut source = match Source::open(spec) {
+        Ok(source) => source,
+        Err(error) => {
+            let _ = events.send(SourceEvent::Failed(error));
+            return;
+        }
+    };
+    let opened = SourceEvent::Opened {
+        totals: source.totals(),
+        names: source.names().cloned().collect(),
+    };
+    if events.send(opened).is_err() {
+        return;
+    }
+    let Ok(Command::Go { batch, window }) = queue.recv() else {
+        return;
+    };
+    let mut buffer = Vec::new();
+    let mut in_flight = 0u64;
+    let mut seq = 0u64;
+    let mut entry = 0u32;
+    loop {
+        let item = match source.next(&mut buffer, batch) {
+            Ok(Some(item)) => item,
+            Ok(None) => return,
+            Err(error) => {
+                let _ = events.send(SourceEvent::Failed(error));
+                return;
+            }
+        };
+        let ends = matches!(item, Item::End { .. });
+        let frame = Frame::encode(transfer, seq, entry, &item);
+        seq += 1;
+        entry += u32::from(ends);
+        while in_flight > 0 && in_flight + frame.cost() > window {
+            match queue.recv() {
+                Ok(Command::Credit(bytes)) => in_flight = in_flight.saturating_sub(bytes),
+                Ok(Command::Go { .. }) => {}
+                Err(_) => return,
+            }
+        }
+        in_flight += frame.cost();
+        if events.send(SourceEvent::Frame(frame)).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The worker thread that writes this rank's copy.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::thread::JoinHandle;
+
+use crossbeam_channel as channel;
+
+use crate::bcast::frame::Frame;
+use crate::bcast::id::TransferId;
+use crate::bcast::relay::SinkEvent;
+use crate::bcast::report::Failure;
+use crate::bcast::report::Placed;
+use crate::bcast::spec::Dest;
+use crate::bcast::spec::Policy;
+use crate::errno::Errno;
+use crate::file;
+use crate::flux::error::Result;
+use crate::flux::reactor::Reactor;
+use crate::flux::wakeup::WakeReceiver;
+use crate::flux::wakeup::WakeSender;
+use crate::flux::wakeup::wakeup;
+
+/// Where and how the copy is made.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The job's temporary directory on this rank.
+    pub base: PathBuf,
+    /// Where the copy goes.
+    pub dest: Dest,
+    /// How it is made.
+    pub policy: Policy,
+    /// The transfer.
+    pub transfer: TransferId,
+    /// This shell's rank.
+    pub rank: u32,
+    /// Bytes to come, when known.
+    pub total: Option<u64>,
+}
+
+enum Command {
+    Frame(Frame),
+    Prepare,
+    Commit,
+    Abort,
+}
+
+/// Events drained per wake-up of the reactor.
+const BATCH: usize = 16;
+
+/// The writer. Dropping it makes the thread drop everything it has not
+/// published and end; that is not waited for, see [`Writer::leave`].
+#[derive(Debug)]
+pub struct Writer {
+    commands: Option<channel::Sender<Command>>,
+    cancel: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    _events: WakeReceiver,
+}
+
+impl Writer {
+    /// Starts the thread, which opens the destination at once. `capacity`
+    /// bounds the frames that wait to be written.
+    ///
+    /// # Errors
+    /// The thread or its channel could not be made.
+    pub fn start(
+        reactor: Reactor,
+        place: Place,
+        capacity: usize,
+        on_event: impl FnMut(SinkEvent) + 'static,
+    ) -> Result<Self> {
+        let (events, receiver) = wakeup(reactor, capacity + 8, BATCH, on_event)?;
+        let (commands, queue) = channel::bounded(capacity + 8);
+        let cancel = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&cancel);
+        let thread = thread::Builder::new()
+            .name("bcast-writer".into())
+            .spawn(move || run(&place, &queue, &events, &flag))?;
+        Ok(Self {
+            commands: Some(commands),
+            cancel,
+            thread: Some(thread),
+            _events: receiver,
+        })
+    }
+
+    /// Queues a frame. False if the queue is full: the peer has sent more than
+    /// it was granted.
+    pub fn frame(&self, frame: Frame) -> bool {
+        self.push(Command::Frame(frame))
+    }
+
+    /// Queues the verification.
+    pub fn prepare(&self) -> bool {
+        self.push(Command::Prepare)
+    }
+
+    /// Queues the publication.
+    pub fn commit(&self) -> bool {
+        self.push(Command::Commit)
+    }
+
+    /// Drops everything, and what is queued first.
+    pub fn abort(&self) -> bool {
+        self.cancel.store(true, Ordering::Relaxed);
+        self.push(Command::Abort)
+    }
+
+    fn push(&self, command: Command) -> bool {
+        self.commands
+            .as_ref()
+            .is_some_and(|commands| commands.try_send(command).is_ok())
+    }
+
+    /// Tells the thread to end, and gives it away to be waited for.
+    pub fn leave(mut self) -> Option<JoinHandle<()>> {
+        self.thread.take()
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // After a commit was queued this must not stop it half-way: the flag
+        // only skips frames.
+        self.cancel.store(true, Ordering::Relaxed);
+        self.commands = None;
+    }
+}
+
+fn run(
+    place: &Place,
+    queue: &channel::Receiver<Command>,
+    events: &WakeSender<SinkEvent>,
+    cancel: &AtomicBool,
+) {
+    let fail = |error: &file::FileError| {
+        SinkEvent::Failed(Failure::on(
+            place.rank,
+            error.errno().raw(),
+            error.to_string(),
+        ))
+    };
+    let context = file::Context {
+        transfer: place.transfer.to_string(),
+        rank: place.rank,
+    };
+    let opened =
+        file::Sink::open(&place.base, &place.dest, &place.policy, &context).and_then(|sink| {
+            place
+                .total
+                .map_or(Ok(()), |total| sink.expect(total))
+                .map(|()| sink)
+        });
+    let mut sink = match opened {
+        Ok(sink) => sink,
+        Err(error) => {
+            let _ = events.send(fail(&error));
+            return;
+        }
+    };
+    if events.send(SinkEvent::Opened).is_err() {
+        return;
+    }
+    while let Ok(command) = queue.recv() {
+        let event = match command {
+            Command::Frame(_) if cancel.load(Ordering::Relaxed) => continue,
+            Command::Frame(frame) => write(&mut sink, &frame, place.rank),
+            Command::Prepare => match sink.prepare() {
+                Ok(_) => SinkEvent::Prepared,
+                Err(error) => fail(&error),
+            },
+            Command::Commit => {
+                let event = match sink.commit() {
+                    Ok(copies) => SinkEvent::Committed(
+                        copies
+                            .into_iter()
+                            .map(|copy| Placed {
+                                path: copy.path,
+                                bytes: copy.bytes,
+                            })
+                            .collect(),
+                    ),
+                    Err(error) => fail(&error),
+                };
+                let _ = events.send(event);
+                return;
+            }
+            Command::Abort => {
+                sink.abort();
+                let _ = events.send(SinkEvent::Aborted);
+                return;
+            }
+        };
+        if matches!(event, SinkEvent::Failed(_)) {
+            // The failure is told once nothing is left behind.
+            sink.abort();
+            let _ = events.send(event);
+            return;
+        }
+        if events.send(event).is_err() {
+            return;
+        }
+    }
+}
+
+/// Writes a frame.
+fn write(sink: &mut file::Sink, frame: &Frame, rank: u32) -> SinkEvent {
+    let failed =
+        |errno: Errno, text: String| SinkEvent::Failed(Failure::on(rank, errno.raw(), text));
+    match frame.item() {
+        Ok(item) => match sink.item(item) {
+            Ok(()) => SinkEvent::Wrote,
+            Err(error) => failed(error.errno(), error.to_string()),
+        },
+        Err(error) => failed(Errno::EPROTO, error.to_string()),
+    }
+}
