@@ -32,5 +32,6 @@ pub mod idset;
 pub mod kary;
 mod plugin;
 pub mod pmi;
+pub mod sockets;
 pub mod transfer;
 pub mod units;

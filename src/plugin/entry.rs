@@ -1,9 +1,13 @@
 //! The entry point of the plugin and its handlers.
 
+use std::cell::OnceCell;
 use std::ffi::c_int;
 use std::rc::Rc;
 
+use serde::Deserialize;
+
 use super::bcast::Bcast;
+use super::pmi::Pmi;
 use crate::errno::Errno;
 use crate::ffi::host;
 use crate::ffi::types::flux_plugin_t;
@@ -56,25 +60,46 @@ fn init(plugin: Plugin) -> Result<()> {
         shell.raise(c"exec", 0, &format!("flux-bcast: {report}"));
     });
     let bcast = Bcast::new(shell).context("bcast")?;
-    on(plugin, "shell.init", &bcast, Bcast::init)?;
-    on(plugin, "shell.post-init", &bcast, Bcast::post_init)?;
-    on(plugin, "task.init", &bcast, Bcast::task_init)?;
-    on(plugin, "shell.exit", &bcast, Bcast::exit)?;
-    let lost = Rc::clone(&bcast);
-    plugin.add_handler("shell.lost", move |call| {
-        lost.shell_lost(call.input()?.unwrap_or_default());
+    let pmi = Rc::new(OnceCell::new());
+
+    let (b, p) = (Rc::clone(&bcast), Rc::clone(&pmi));
+    plugin.add_handler("shell.init", move |_| {
+        b.init()?;
+        if let Some(pmi) = Pmi::init(shell)? {
+            let _ = p.set(pmi);
+        }
         Ok(())
     })?;
-    plugin.attach(bcast)
+    let b = Rc::clone(&bcast);
+    plugin.add_handler("shell.post-init", move |_| b.post_init())?;
+    let (b, p) = (Rc::clone(&bcast), Rc::clone(&pmi));
+    plugin.add_handler("task.init", move |_| {
+        b.task_init()?;
+        p.get().map_or(Ok(()), Pmi::task_init)
+    })?;
+    let p = Rc::clone(&pmi);
+    plugin.add_handler("task.exit", move |_| p.get().map_or(Ok(()), Pmi::task_exit))?;
+    let (b, p) = (Rc::clone(&bcast), Rc::clone(&pmi));
+    plugin.add_handler("shell.lost", move |call| {
+        let lost: LostShell = call.input()?.unwrap_or_default();
+        b.shell_lost(call.input()?.unwrap_or_default());
+        if let (Some(pmi), Some(rank)) = (p.get(), lost.shell_rank) {
+            pmi.shell_lost(rank);
+        }
+        Ok(())
+    })?;
+    let (b, p) = (Rc::clone(&bcast), Rc::clone(&pmi));
+    plugin.add_handler("shell.exit", move |_| {
+        if let Some(pmi) = p.get() {
+            pmi.exit();
+        }
+        b.exit()
+    })?;
+    plugin.attach((bcast, pmi))
 }
 
-/// Calls a method of `bcast` for an event.
-fn on(
-    plugin: Plugin,
-    topic: &str,
-    bcast: &Rc<Bcast>,
-    method: fn(&Rc<Bcast>) -> Result<()>,
-) -> Result<()> {
-    let bcast = Rc::clone(bcast);
-    plugin.add_handler(topic, move |_| method(&bcast))
+/// What topic `shell.lost` tells.
+#[derive(Default, Deserialize)]
+struct LostShell {
+    shell_rank: Option<u32>,
 }

@@ -1,8 +1,10 @@
 //! The plugin that Flux's job shell loads.
 //!
 //! `entry` is where C comes in. `bcast` serves broadcasts on every shell and
-//! carries out `-o bcast=…` before the tasks start.
+//! carries out `-o bcast=…` before the tasks start. `pmi` serves PMI to the tasks
+//! with `-o pmi=port`.
 
 pub(crate) mod bcast;
 #[expect(unsafe_code, reason = "called by C")]
 mod entry;
+pub(crate) mod pmi;

@@ -73,6 +73,12 @@ impl Lines {
         }
     }
 
+    /// Whether bytes are held that no line has used up.
+    #[must_use]
+    pub fn held_back(&self) -> bool {
+        self.start < self.buf.len()
+    }
+
     /// How many bytes are held.
     #[must_use]
     pub fn held(&self) -> usize {

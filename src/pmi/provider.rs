@@ -4,6 +4,7 @@
 use super::Limits;
 use super::exchange::{Exchange, OutOfOrder, Step};
 use super::ids::Ids;
+use super::names::NameError;
 use super::names::Names;
 use super::peer::{Message, decode, encode};
 use super::presence::Presence;
@@ -208,6 +209,27 @@ impl Provider {
             self.fail(&error, &mut actions);
         }
         self.watch(&mut actions);
+        actions
+    }
+
+    /// A message for another shell ([`Action::Peer`]) could not be delivered.
+    pub fn peer_failed(&mut self, to: u32, bytes: &[u8]) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match decode(bytes) {
+            Ok((_, Message::Ask { token, .. })) => {
+                let mut effects = Vec::new();
+                self.server
+                    .name_done(token, Err(NameError::Missing), &mut effects);
+                self.effects(effects, &mut actions);
+            }
+            Ok((_, Message::Up(_) | Message::Down(_))) => {
+                let text = format!("shell {to} cannot be reached for the exchange of keys");
+                self.abort(None, 1, text, &mut actions);
+            }
+            // The rank that asked is gone, or the leader with its watch.
+            Ok((_, Message::Answer { .. } | Message::Gone { .. } | Message::Back { .. }))
+            | Err(_) => {}
+        }
         actions
     }
 

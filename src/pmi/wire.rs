@@ -301,7 +301,7 @@ impl<'a> Pairs<'a> {
     }
 
     /// The value of `key` if that is the first word of the line.
-    fn first(&self, key: &[u8]) -> Option<&'a [u8]> {
+    pub(crate) fn first(&self, key: &[u8]) -> Option<&'a [u8]> {
         self.pairs
             .first()
             .filter(|(name, _)| *name == key)
@@ -313,7 +313,7 @@ impl<'a> Pairs<'a> {
         std::str::from_utf8(self.first(key)?).ok()?.parse().ok()
     }
 
-    fn get(&self, key: &[u8]) -> Option<&'a [u8]> {
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&'a [u8]> {
         self.pairs
             .iter()
             .find(|(name, _)| *name == key)

@@ -1,0 +1,482 @@
+//! Serves PMI to the tasks of this shell over TCP (`-o pmi=port`).
+//!
+//! Joins the state machines of [`crate::pmi`] to the shell: sockets and timers
+//! to its reactor, messages between shells to the job's service, the end of
+//! tasks and shells to its events, a failure to the job's exception.
+
+mod job;
+mod options;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::collections::VecDeque;
+use std::ffi::CStr;
+use std::net::SocketAddr;
+use std::net::SocketAddrV4;
+use std::net::TcpStream;
+use std::rc::Rc;
+use std::rc::Weak;
+use std::time::Duration;
+
+use self::job::Job;
+use self::options::Options;
+use crate::errno::Errno;
+use crate::flux::error::Context;
+use crate::flux::error::Result;
+use crate::flux::future::Pending;
+use crate::flux::handle::Handle;
+use crate::flux::handle::Node;
+use crate::flux::log::Log;
+use crate::flux::message::Request;
+use crate::flux::reactor::FdWatcher;
+use crate::flux::reactor::Interest;
+use crate::flux::reactor::Reactor;
+use crate::flux::reactor::TimerWatcher;
+use crate::flux::shell::Shell;
+use crate::pmi::Action;
+use crate::pmi::ConnId;
+use crate::pmi::Ids;
+use crate::pmi::Level;
+use crate::pmi::Provider;
+use crate::sockets::Input;
+use crate::sockets::Output;
+use crate::sockets::Sockets;
+use crate::sockets::owner;
+
+/// The name under which the provider logs.
+const COMPONENT: &CStr = c"pmi-port";
+
+/// The method by which providers of one job talk.
+const METHOD: &str = "pmi-port.peer";
+
+/// How long a barrier may wait for a rank that has left before the job ends:
+/// the rank may connect again, or its exit may tell more.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// How long no client is accepted when descriptors have run out.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Variables that lead a client away from this provider.
+const MISLEADING: [&str; 3] = ["PMI_SPAWNED", "PMI_TOTALVIEW", "PMIX_NAMESPACE"];
+
+/// The provider of this shell. Dropping it closes all connections.
+#[derive(Debug)]
+pub(crate) struct Pmi(Rc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    me: Weak<Inner>,
+    shell: Shell,
+    handle: Handle,
+    reactor: Reactor,
+    options: Options,
+    job: Job,
+    ids: Ids,
+    port: String,
+    provider: RefCell<Provider>,
+    /// Dropped before the sockets: a watched descriptor must be open.
+    watches: RefCell<Watches>,
+    sockets: RefCell<Sockets>,
+    pending: RefCell<Outgoing>,
+}
+
+#[derive(Debug, Default)]
+struct Watches {
+    listener: Option<FdWatcher>,
+    pause: Option<TimerWatcher>,
+    grace: Option<TimerWatcher>,
+    clients: HashMap<ConnId, Client>,
+}
+
+#[derive(Debug)]
+struct Client {
+    readable: FdWatcher,
+    /// Exists while something could not be written.
+    writable: Option<FdWatcher>,
+    /// Ends a connection without a handshake.
+    _deadline: TimerWatcher,
+}
+
+/// Requests to other shells that are not answered yet.
+#[derive(Debug, Default)]
+struct Outgoing {
+    next: u64,
+    requests: HashMap<u64, Pending>,
+}
+
+impl Pmi {
+    /// Starts the provider if the job asks for it; to be called in
+    /// `shell.init`.
+    ///
+    /// # Errors
+    /// EINVAL for bad options; those of the socket and of the shell.
+    pub(crate) fn init(shell: Shell) -> Result<Option<Self>> {
+        let Some(options) = Options::read(shell)? else {
+            return Ok(None);
+        };
+        let job = Job::read(shell)?;
+        let config = job.config(shell, &options)?;
+        let sockets = Sockets::listen(SocketAddrV4::new(options.bind, 0))
+            .with_context(|| format!("pmi-port: listen on {}", options.bind))?;
+        let port = job::port(sockets.local_addr()?);
+        let handle = shell.handle()?;
+        let reactor = handle.reactor()?;
+        let inner = Rc::new_cyclic(|me| Inner {
+            me: Weak::clone(me),
+            shell,
+            handle,
+            reactor,
+            options,
+            job,
+            ids: config.ids.clone(),
+            port,
+            provider: RefCell::new(Provider::new(config)),
+            watches: RefCell::default(),
+            sockets: RefCell::new(sockets),
+            pending: RefCell::default(),
+        });
+        inner.listen()?;
+        let weak = Weak::clone(&inner.me);
+        shell.service_register(METHOD, move |request| {
+            if let Some(inner) = weak.upgrade() {
+                inner.request(request);
+            }
+        })?;
+        inner
+            .log()
+            .debug(format_args!("PMI_PORT={} on {}", inner.port, inner.host()));
+        Ok(Some(Self(inner)))
+    }
+
+    /// Tells the task that is about to start where to connect; to be called in
+    /// `task.init`.
+    ///
+    /// # Errors
+    /// Those of the task.
+    pub(crate) fn task_init(&self) -> Result<()> {
+        let inner = &self.0;
+        let Some(task) = inner.shell.current_task() else {
+            return Ok(());
+        };
+        let rank = task.info()?.rank;
+        let id = inner
+            .ids
+            .id(rank)
+            .ok_or(Errno::ENOENT)
+            .context("PMI id of task")?;
+        for name in MISLEADING {
+            task.unsetenv(name)?;
+        }
+        if !inner.options.beside_simple {
+            task.unsetenv("PMI_FD")?;
+        }
+        task.setenv("PMI_PORT", &inner.port)?;
+        task.setenv("PMI_ID", id.to_string())?;
+        task.setenv("PMI_RANK", rank.to_string())?;
+        task.setenv("PMI_SIZE", inner.job.shell_of_rank.len().to_string())
+    }
+
+    /// Notes the end of a task; to be called in `task.exit`.
+    ///
+    /// # Errors
+    /// Those of the task.
+    pub(crate) fn task_exit(&self) -> Result<()> {
+        let inner = &self.0;
+        let Some(task) = inner.shell.current_task() else {
+            return Ok(());
+        };
+        let rank = task.info()?.rank;
+        inner.drive(|provider| provider.task_exited(rank));
+        Ok(())
+    }
+
+    /// Notes the loss of another shell; to be called in `shell.lost`.
+    pub(crate) fn shell_lost(&self, shell: u32) {
+        self.0.drive(|provider| provider.shell_lost(shell));
+    }
+
+    /// Closes everything; to be called in `shell.exit`.
+    pub(crate) fn exit(&self) {
+        let inner = &self.0;
+        inner.watches.take();
+        let mut sockets = inner.sockets.borrow_mut();
+        let open: Vec<ConnId> = sockets.ids().collect();
+        open.into_iter().for_each(|conn| sockets.close(conn));
+    }
+}
+
+impl Inner {
+    fn log(&self) -> Log {
+        self.shell.log_as(COMPONENT)
+    }
+
+    fn host(&self) -> &str {
+        usize::try_from(self.job.shell_rank)
+            .ok()
+            .and_then(|rank| self.job.hosts.get(rank))
+            .map_or("this host", String::as_str)
+    }
+
+    /// A callback that does nothing once the provider is gone.
+    fn callback(&self, f: impl Fn(&Inner) + 'static) -> impl FnMut() + 'static {
+        let me = Weak::clone(&self.me);
+        move || {
+            if let Some(inner) = me.upgrade() {
+                f(&inner);
+            }
+        }
+    }
+
+    fn drive(&self, event: impl FnOnce(&mut Provider) -> Vec<Action>) {
+        let actions = event(&mut self.provider.borrow_mut());
+        self.apply(actions);
+    }
+
+    fn listen(&self) -> Result<()> {
+        let mut accept = self.callback(Inner::accept);
+        let sockets = self.sockets.borrow();
+        let watcher = FdWatcher::new(
+            self.reactor,
+            sockets.listener(),
+            Interest::Read,
+            move |_| accept(),
+        )?;
+        self.watches.borrow_mut().listener = Some(watcher);
+        Ok(())
+    }
+
+    fn accept(&self) {
+        // A bounded number, so that a flood does not keep the reactor busy.
+        for _ in 0..64 {
+            let accepted = self.sockets.borrow_mut().accept(|stream, peer| {
+                let admitted = self.admit(stream, peer);
+                if let Err(reason) = &admitted {
+                    self.log()
+                        .warn(format_args!("refused a client from {peer}: {reason}"));
+                }
+                admitted.is_ok()
+            });
+            match accepted {
+                Ok(Some(conn)) => {
+                    if let Err(error) = self.watch(conn) {
+                        self.log().warn(format_args!("refused a client: {error}"));
+                        self.sockets.borrow_mut().close(conn);
+                    } else {
+                        self.drive(|provider| provider.accepted(conn));
+                    }
+                }
+                Ok(None) => return,
+                Err(error) => return self.pause(&error),
+            }
+        }
+    }
+
+    /// Stops accepting for a while: the listener would be ready all the time.
+    fn pause(&self, error: &std::io::Error) {
+        self.log()
+            .warn(format_args!("cannot accept a client: {error}"));
+        let mut watches = self.watches.borrow_mut();
+        if let Some(listener) = &watches.listener {
+            listener.stop();
+        }
+        let resume = self.callback(|inner| {
+            if let Some(listener) = &inner.watches.borrow().listener {
+                listener.start();
+            }
+        });
+        watches.pause = TimerWatcher::new(self.reactor, PAUSE, None, resume).ok();
+    }
+
+    fn admit(&self, stream: &TcpStream, peer: SocketAddr) -> std::result::Result<(), String> {
+        if !self.options.uid_check {
+            return Ok(());
+        }
+        let here = stream.local_addr().map_err(|error| error.to_string())?;
+        let uid = owner::uid(peer, here).map_err(|error| error.to_string())?;
+        let mine = rustix::process::geteuid().as_raw();
+        if uid == mine {
+            Ok(())
+        } else {
+            Err(format!("it belongs to uid {uid}"))
+        }
+    }
+
+    fn watch(&self, conn: ConnId) -> Result<()> {
+        let mut read = self.callback(move |inner| inner.read(conn));
+        let deadline = self.callback(move |inner| {
+            inner.drive(|provider| provider.handshake_over(conn));
+        });
+        let sockets = self.sockets.borrow();
+        let fd = sockets.fd(conn).ok_or(Errno::EBADF)?;
+        let client = Client {
+            readable: FdWatcher::new(self.reactor, fd, Interest::Read, move |_| read())?,
+            writable: None,
+            _deadline: TimerWatcher::new(
+                self.reactor,
+                self.options.handshake_timeout,
+                None,
+                deadline,
+            )?,
+        };
+        self.watches.borrow_mut().clients.insert(conn, client);
+        Ok(())
+    }
+
+    fn read(&self, conn: ConnId) {
+        let input = self.sockets.borrow_mut().read(conn);
+        match input {
+            Input::Bytes(bytes) => self.drive(|provider| provider.received(conn, &bytes)),
+            Input::Nothing => {}
+            Input::End => {
+                let actions = self.hang_up(conn);
+                self.apply(actions);
+            }
+        }
+    }
+
+    fn write(&self, conn: ConnId) {
+        let output = self.sockets.borrow_mut().flush(conn);
+        match output {
+            Output::Done => {
+                if let Some(client) = self.watches.borrow_mut().clients.get_mut(&conn) {
+                    client.writable = None;
+                    client.readable.start();
+                }
+            }
+            Output::Blocked => {}
+            Output::End => {
+                let actions = self.hang_up(conn);
+                self.apply(actions);
+            }
+        }
+    }
+
+    fn hang_up(&self, conn: ConnId) -> Vec<Action> {
+        self.forget(conn);
+        self.provider.borrow_mut().closed(conn)
+    }
+
+    fn forget(&self, conn: ConnId) {
+        let client = self.watches.borrow_mut().clients.remove(&conn);
+        drop(client);
+        self.sockets.borrow_mut().close(conn);
+    }
+
+    fn apply(&self, actions: Vec<Action>) {
+        let mut queue = VecDeque::from(actions);
+        while let Some(action) = queue.pop_front() {
+            match action {
+                Action::Send(conn, bytes) => {
+                    let output = self.sockets.borrow_mut().send(conn, &bytes);
+                    match output {
+                        Output::Done => {}
+                        Output::Blocked => self.block(conn),
+                        Output::End => queue.extend(self.hang_up(conn)),
+                    }
+                }
+                Action::Close(conn) => self.forget(conn),
+                Action::Peer { to, bytes } => {
+                    if let Err(error) = self.tell(to, bytes.clone()) {
+                        self.log().warn(format_args!("{error}"));
+                        queue.extend(self.provider.borrow_mut().peer_failed(to, &bytes));
+                    }
+                }
+                Action::Grace => {
+                    let over = self.callback(|inner| inner.drive(Provider::grace_over));
+                    let timer = TimerWatcher::new(self.reactor, GRACE, None, over);
+                    self.watches.borrow_mut().grace = timer.ok();
+                }
+                Action::Abort { rank, code, text } => self.abort(rank, code, &text),
+                Action::Log(Level::Warning, text) => self.log().warn(format_args!("{text}")),
+                Action::Log(Level::Debug, text) => self.log().debug(format_args!("{text}")),
+            }
+        }
+    }
+
+    /// Waits until a connection takes more, and reads nothing from it until
+    /// then.
+    fn block(&self, conn: ConnId) {
+        let mut write = self.callback(move |inner| inner.write(conn));
+        let sockets = self.sockets.borrow();
+        let mut watches = self.watches.borrow_mut();
+        let (Some(fd), Some(client)) = (sockets.fd(conn), watches.clients.get_mut(&conn))
+        else {
+            return;
+        };
+        if client.writable.is_none() {
+            client.readable.stop();
+            let watcher = FdWatcher::new(self.reactor, fd, Interest::Write, move |_| write());
+            client.writable = watcher.ok();
+        }
+    }
+
+    /// A message from another shell.
+    fn request(&self, request: Request) {
+        let owner = rustix::process::geteuid().as_raw();
+        if request.userid().ok() != Some(owner) {
+            let _ = request.fail(Errno::EPERM, Some("only the job's own shells may ask"));
+            return;
+        }
+        let payload = request.payload().map(<[u8]>::to_vec);
+        // Answered at once: the sender only needs to know that it arrived.
+        let answered = match &payload {
+            Ok(_) => request.respond(),
+            Err(error) => request.fail(error.errno(), None),
+        };
+        if let Err(error) = answered {
+            self.log()
+                .warn(format_args!("answer another shell: {error}"));
+        }
+        if let Ok(bytes) = payload {
+            self.drive(|provider| provider.peer(&bytes));
+        }
+    }
+
+    /// Sends a message to another shell. Messages to one shell keep their
+    /// order, and a failure is noticed.
+    fn tell(&self, to: u32, bytes: Vec<u8>) -> Result<()> {
+        let broker = usize::try_from(to)
+            .ok()
+            .and_then(|to| self.job.brokers.get(to));
+        let broker = *broker
+            .ok_or(Errno::EINVAL)
+            .context("find broker of shell")?;
+        let topic = format!("{}.{METHOD}", self.job.service);
+        let future = self.handle.rpc_raw(&topic, &bytes, Node::Rank(broker))?;
+        let number = {
+            let mut pending = self.pending.borrow_mut();
+            pending.next += 1;
+            pending.next
+        };
+        let me = Weak::clone(&self.me);
+        let watched = future.then(None, move |result| {
+            let Some(inner) = me.upgrade() else { return };
+            let outcome = result.get();
+            let done = inner.pending.borrow_mut().requests.remove(&number);
+            if let Err(error) = outcome {
+                let shell = usize::try_from(to).ok();
+                let host = shell.and_then(|shell| inner.job.hosts.get(shell));
+                let host = host.map_or("?", String::as_str);
+                inner
+                    .log()
+                    .debug(format_args!("shell {to} ({host}): {error}"));
+                inner.drive(|provider| provider.peer_failed(to, &bytes));
+            }
+            drop(done);
+        })?;
+        self.pending.borrow_mut().requests.insert(number, watched);
+        Ok(())
+    }
+
+    /// Ends the job with the exit code of the rank that asked for it.
+    fn abort(&self, rank: Option<u32>, code: i32, text: &str) {
+        let place = rank.map(|rank| format!(" ({})", self.job.host_of(rank)));
+        let text = format!("pmi-port: {text}{}", place.unwrap_or_default());
+        // As a shell would see it: eight bits, and never success.
+        let code = match code & 0xFF {
+            0 => 1,
+            code => code,
+        };
+        self.shell.raise_exit_status(code << 8, &text);
+    }
+}

@@ -1,0 +1,248 @@
+//! The shell options of the PMI provider: `-o pmi=…` and `-o pmi-port.…`.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::errno::Errno;
+use crate::flux::error::Error;
+use crate::flux::error::Result;
+use crate::flux::shell::Shell;
+use crate::pmi::IdPolicy;
+use crate::units::parse_fsd;
+
+/// The name that selects this provider in `-o pmi=LIST`.
+const NAME: &str = "port";
+
+/// Names that select the shell's own provider of `PMI_FD`.
+const SIMPLE: [&str; 3] = ["simple", "pmi1", "pmi2"];
+
+/// What the user asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Options {
+    /// Address to listen on; tasks must be able to reach it.
+    pub(crate) bind: Ipv4Addr,
+    pub(crate) id: IdPolicy,
+    pub(crate) lanes: u32,
+    /// Leave out the keys that say where ranks run.
+    pub(crate) nomap: bool,
+    /// Children of a shell in the tree of the exchange.
+    pub(crate) k: u32,
+    pub(crate) handshake_timeout: Duration,
+    /// Admit only processes of the job's user.
+    pub(crate) uid_check: bool,
+    /// Offer PMI 1.2.
+    pub(crate) pmi12: bool,
+    /// The shell's own provider serves `PMI_FD` as well.
+    pub(crate) beside_simple: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            bind: Ipv4Addr::LOCALHOST,
+            id: IdPolicy::Rank,
+            lanes: 8,
+            nomap: false,
+            k: 2,
+            handshake_timeout: Duration::from_secs(30),
+            uid_check: true,
+            pmi12: false,
+            beside_simple: false,
+        }
+    }
+}
+
+impl Options {
+    /// Reads the options of a job; `None` if it does not ask for this
+    /// provider.
+    ///
+    /// # Errors
+    /// EINVAL, with a text that names the option.
+    pub(crate) fn read(shell: Shell) -> Result<Option<Self>> {
+        let Some(list) = shell.getopt("pmi")? else {
+            return Ok(None);
+        };
+        parse(&list, shell.getopt("pmi-port")?.as_ref())
+            .map_err(|text| Error::with_text(Errno::EINVAL, text))
+    }
+}
+
+fn parse(list: &Value, object: Option<&Value>) -> std::result::Result<Option<Options>, String> {
+    let Some(list) = list.as_str() else {
+        // The shell's own provider reports this.
+        return Ok(None);
+    };
+    let names: Vec<&str> = list.split(',').map(str::trim).collect();
+    if !names.contains(&NAME) {
+        return Ok(None);
+    }
+    let mut options = Options {
+        beside_simple: names.iter().any(|name| SIMPLE.contains(name)),
+        ..Options::default()
+    };
+    match object {
+        None => {}
+        Some(Value::Object(members)) => {
+            for (key, value) in members {
+                options
+                    .set(key, value)
+                    .map_err(|why| format!("option pmi-port.{key}: {why}"))?;
+            }
+        }
+        Some(other) => {
+            return Err(format!("option pmi-port={other}: use pmi-port.KEY=VALUE"));
+        }
+    }
+    Ok(Some(options))
+}
+
+const KNOWN: &str = "bind, id, lanes, nomap, k, handshake-timeout, uid-check, pmi12";
+
+impl Options {
+    fn set(&mut self, key: &str, value: &Value) -> std::result::Result<(), String> {
+        match key {
+            "bind" => {
+                let text = text(value)?;
+                self.bind = text
+                    .parse()
+                    .map_err(|_| format!("'{text}' is not a numeric IPv4 address"))?;
+            }
+            "id" => {
+                self.id = match text(value)?.as_str() {
+                    "rank" => IdPolicy::Rank,
+                    "random" => IdPolicy::Random,
+                    other => return Err(format!("'{other}' is neither rank nor random")),
+                };
+            }
+            "lanes" => self.lanes = number(value, 1024)?,
+            "k" => self.k = number(value, u32::MAX)?,
+            "nomap" => self.nomap = flag(value)?,
+            "uid-check" => self.uid_check = flag(value)?,
+            "pmi12" => self.pmi12 = flag(value)?,
+            "handshake-timeout" => self.handshake_timeout = parse_fsd(&text(value)?)?,
+            _ => return Err(format!("unknown; known are {KNOWN}")),
+        }
+        Ok(())
+    }
+}
+
+/// The shell reads a value as JSON where it can.
+fn text(value: &Value) -> std::result::Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Number(number) => Ok(number.to_string()),
+        other => Err(format!("{other} is not a text")),
+    }
+}
+
+fn number(value: &Value, max: u32) -> std::result::Result<u32, String> {
+    let text = text(value)?;
+    text.parse()
+        .ok()
+        .filter(|n| (1..=max).contains(n))
+        .ok_or_else(|| format!("'{text}' is not a number from 1 to {max}"))
+}
+
+fn flag(value: &Value) -> std::result::Result<bool, String> {
+    match value {
+        Value::Bool(on) => return Ok(*on),
+        Value::Number(number) => match number.as_u64() {
+            Some(0) => return Ok(false),
+            Some(1) => return Ok(true),
+            _ => {}
+        },
+        Value::String(text) => match text.as_str() {
+            "on" | "yes" | "true" => return Ok(true),
+            "off" | "no" | "false" => return Ok(false),
+            _ => {}
+        },
+        _ => {}
+    }
+    Err(format!("{value} is neither on nor off"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(list: &str, object: Value) -> std::result::Result<Option<Options>, String> {
+        parse(&json!(list), Some(&object))
+    }
+
+    #[test]
+    fn only_the_list_turns_it_on() {
+        for list in ["simple", "off", "ports", "pmix,simple", ""] {
+            assert_eq!(read(list, json!({"lanes": 2})), Ok(None), "{list}");
+        }
+        assert_eq!(parse(&json!("port"), None), Ok(Some(Options::default())));
+        for list in ["simple,port", "port,simple", "port, pmi2"] {
+            assert!(
+                parse(&json!(list), None).unwrap().unwrap().beside_simple,
+                "{list}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_option() {
+        let options = read(
+            "port",
+            json!({
+                "bind": "10.0.0.1", "id": "random", "lanes": "3", "nomap": 1, "k": 16,
+                "handshake-timeout": "1.5m", "uid-check": "off", "pmi12": true,
+            }),
+        );
+        assert_eq!(
+            options.unwrap().unwrap(),
+            Options {
+                bind: Ipv4Addr::new(10, 0, 0, 1),
+                id: IdPolicy::Random,
+                lanes: 3,
+                nomap: true,
+                k: 16,
+                handshake_timeout: Duration::from_secs(90),
+                uid_check: false,
+                pmi12: true,
+                beside_simple: false,
+            }
+        );
+    }
+
+    #[test]
+    fn errors_name_the_option() {
+        for (object, text) in [
+            (
+                json!({"lane": 2}),
+                "option pmi-port.lane: unknown; known are bind,",
+            ),
+            (
+                json!({"lanes": 0}),
+                "option pmi-port.lanes: '0' is not a number from 1 to 1024",
+            ),
+            (json!({"k": "x"}), "option pmi-port.k: 'x' is not a number"),
+            (
+                json!({"bind": "localhost"}),
+                "option pmi-port.bind: 'localhost' is not a numeric",
+            ),
+            (
+                json!({"id": 7}),
+                "option pmi-port.id: '7' is neither rank nor random",
+            ),
+            (
+                json!({"nomap": 2}),
+                "option pmi-port.nomap: 2 is neither on nor off",
+            ),
+            (
+                json!({"handshake-timeout": "soon"}),
+                "option pmi-port.handshake-timeout: 'soon'",
+            ),
+            (json!(1), "option pmi-port=1: use pmi-port.KEY=VALUE"),
+        ] {
+            let error = read("port", object).unwrap_err();
+            assert!(error.starts_with(text), "{error}");
+        }
+    }
+}

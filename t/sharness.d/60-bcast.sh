@@ -1,0 +1,86 @@
+# The command under test, and what is checked after each failure.
+# shellcheck shell=sh
+
+# bcast ARGUMENT...: `flux bcast`, bounded in time.
+bcast() {
+	run_timeout 120 flux bcast "$@"
+}
+
+# bcast_fails STATUS ARGUMENT...: must end with STATUS and say why; what it
+# said is in the file `err`, every line of it an error in the agreed form.
+bcast_fails() {
+	want_status=$1
+	shift
+	test_expect_code "$want_status" run_timeout 120 flux bcast "$@" 2>err
+	fails_code=$?
+	cat err >&2
+	test $fails_code = 0 &&
+	grep -q "^flux-bcast: ERROR: ." err || return 1
+	if grep -v "^flux-bcast: " err; then
+		echo >&2 "these lines do not say who speaks"
+		return 1
+	fi
+}
+
+# error_says TEXT...: `err` names each TEXT (fixed strings) in an error line.
+error_says() {
+	grep "^flux-bcast: ERROR: " err >errors || return 1
+	for text; do
+		if ! grep -qF -- "$text" errors; then
+			echo >&2 "no error says '$text'"
+			return 1
+		fi
+	done
+}
+
+# bcast_background NAME ARGUMENT...: starts `flux bcast` in the background. Its
+# output will be in NAME.out and NAME.err, and `bcast_status NAME` waits for its
+# exit status. CLIENT is its process id.
+bcast_background() {
+	name=$1
+	shift
+	rm -f "$name.status" "$name.pid"
+	(
+		run_timeout 120 "$BCAST_SCRIPTS/as" "$name.pid" flux bcast "$@" \
+			>"$name.out" 2>"$name.err" </dev/null
+		echo $? >"$name.status"
+	) &
+	eval "bcast_$name=\$!"
+}
+bcast_status() {
+	eval "wait \$bcast_$1"
+	cat "$1.err" >&2
+	cat "$1.status"
+}
+
+# bcast_client NAME: process id of a client in the background.
+bcast_client() {
+	cat "$1.pid"
+}
+
+# transfer_begun RANK DIR: waits until the shell of RANK has some data for a file
+# below DIR (which then has no name yet).
+transfer_begun() {
+	run_timeout 60 python3 "$BCAST_SCRIPTS/staged" --wait "$(job_shell "$1")" "$2"
+}
+
+# nothing_open DIR [RANKS]: no shell has a file below DIR open.
+nothing_open() {
+	for r in ${2:-$(job_ranks)}; do
+		run_timeout 60 python3 "$BCAST_SCRIPTS/staged" --none "$(job_shell "$r")" "$1" ||
+			return 1
+	done
+}
+
+# has_only DIR NAME...: DIR holds these names and nothing else, hidden files
+# included.
+has_only() {
+	only_dir=$1
+	shift
+	for name; do
+		echo "$name"
+	done | sort >names.want &&
+	find "$only_dir" -mindepth 1 -printf '%P\n' >names.found &&
+	sort names.found >names.have &&
+	test_cmp names.want names.have
+}

@@ -1,0 +1,29 @@
+/* mpi-sum.c - the smallest MPI program that needs all of its ranks
+ *
+ * Prints one line per rank and fails unless each of them has heard from all
+ * others.  With an argument, rank 0 (or the rank given second) aborts with
+ * that exit code instead.
+ */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int main (int argc, char **argv)
+{
+    int rank, size, sum = 0;
+
+    MPI_Init (&argc, &argv);
+    MPI_Comm_rank (MPI_COMM_WORLD, &rank);
+    MPI_Comm_size (MPI_COMM_WORLD, &size);
+    if (argc > 1 && rank == (argc > 2 ? atoi (argv[2]) : 0))
+        MPI_Abort (MPI_COMM_WORLD, atoi (argv[1]));
+    MPI_Allreduce (&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Barrier (MPI_COMM_WORLD);
+    printf ("rank %d of %d: sum %d, PMI_FD %s\n",
+            rank,
+            size,
+            sum,
+            getenv ("PMI_FD") ? "set" : "unset");
+    MPI_Finalize ();
+    return sum == size * (size - 1) / 2 ? 0 : 1;
+}

@@ -1,0 +1,56 @@
+#!/bin/sh
+
+test_description='flux bcast refuses what it cannot mean, before it does anything'
+
+. "$(dirname "$0")/sharness.sh"
+test_under_flux 1
+
+test_expect_success 'set up a file' '
+	data_random 10 file
+'
+
+# refused WORD ARGUMENT...: usage error, exit status 2, and the error names WORD.
+# (test_expect_success evaluates its text within itself, where "$@" would be its
+# own arguments: so ours become part of the text.)
+refused() {
+	word=$1
+	shift
+	words=
+	for argument; do
+		words="$words '$argument'"
+	done
+	test_expect_success "refused: flux bcast $*" "
+		bcast_fails 2 $words &&
+		error_says '$word' &&
+		test \"\$(grep -c ERROR err)\" = 1
+	"
+}
+
+refused SOURCE
+refused SOURCE f58
+refused --frobnicate --frobnicate f58 file
+refused 0 -k 0 f58 file
+refused -1 --fanout=-1 f58 file
+refused two --fanout=two f58 file
+refused 0 --chunk=0 f58 file
+refused 12q --chunk=12q f58 file
+refused 1G --chunk=1G f58 file
+refused 0 --batch=0 f58 file
+refused 0 --window=0 f58 file
+refused soon --timeout=soon f58 file
+refused -5 --timeout=-5 f58 file
+refused 9999 --mode=9999 f58 file
+refused rwx --mode=rwx f58 file
+refused 3-1 --ranks=3-1 f58 file
+refused foo --ranks=foo f58 file
+refused bar --exclude=bar f58 file
+refused 'host[' '--hosts=host[' f58 file
+refused maybe --progress=maybe f58 file
+refused '%%' --jobid=%% file
+refused --name --jobid=f58 -
+
+test_expect_success 'usage errors need no Flux at all' '
+	(unset FLUX_URI && bcast_fails 2 -k 0 f58 file)
+'
+
+test_done

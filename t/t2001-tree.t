@@ -1,0 +1,72 @@
+#!/bin/sh
+
+test_description='Any number of shells, any arity of the tree, any unit of transfer'
+
+. "$(dirname "$0")/sharness.sh"
+test_under_flux 16
+
+test_expect_success 'set up a file that is no multiple of anything' '
+	data_random 700001 file
+'
+
+for shells in 1 2 3 4 5 7 8 11 16; do
+	test_expect_success "$shells shells, arity 1, 2, 3, 16 and the default" "
+		job_start s$shells $shells &&
+		for k in 1 2 3 16; do
+			bcast -k \$k \"\$JOBID\" file k\$k || return 1
+		done &&
+		bcast \"\$JOBID\" file default &&
+		for name in k1 k2 k3 k16 default; do
+			job_has file \"\\\$FLUX_JOB_TMPDIR/\$name\" || return 1
+		done &&
+		job_clean_tmpdir k1 k2 k3 k16 default &&
+		job_finish &&
+		job_wait_clean
+	"
+done
+
+test_expect_success 'a job for the units' '
+	job_start units 8
+'
+
+for units in --chunk=1 --chunk=4095 --chunk=1M --batch=4096 --batch=1M --window=4096 \
+	--window=16M "--chunk=512 --batch=512 --window=512" "--chunk=4096 --batch=4096 -k1"; do
+	test_expect_success "units: $units" "
+		data_random 50001 small &&
+		bcast --force $units \"\$JOBID\" small &&
+		job_has small '\$FLUX_JOB_TMPDIR/small' &&
+		job_clean_tmpdir small
+	"
+done
+
+test_expect_success 'only the ranks asked for get the file' '
+	bcast --ranks=1,4-5 "$JOBID" file subset &&
+	job_has file "\$FLUX_JOB_TMPDIR/subset" "1 4 5" &&
+	job_lacks "\$FLUX_JOB_TMPDIR/subset" "0 2 3 6 7" &&
+	bcast --exclude=0-6 "$JOBID" file last &&
+	job_has file "\$FLUX_JOB_TMPDIR/last" 7 &&
+	job_lacks "\$FLUX_JOB_TMPDIR/last" "0 1 2 3 4 5 6"
+'
+
+test_expect_success 'the leader need not be among them, at any depth' '
+	for k in 1 2 16; do
+		bcast -k $k --ranks=3,5-7 "$JOBID" file deep$k &&
+		job_has file "\$FLUX_JOB_TMPDIR/deep$k" "3 5 6 7" &&
+		job_lacks "\$FLUX_JOB_TMPDIR/deep$k" "0 1 2 4" || return 1
+	done
+'
+
+test_expect_success 'the job ends well' '
+	job_finish
+'
+
+test_expect_success 'a job whose leader is not on broker 0' '
+	job_prepare offset 4 &&
+	job_submit -o userrc="$BCAST_RC" --requires=rank:9-12 &&
+	job_wait_ready &&
+	bcast "$JOBID" file &&
+	job_has file "\$FLUX_JOB_TMPDIR/file" &&
+	job_finish
+'
+
+test_done

@@ -1,0 +1,46 @@
+#!/bin/sh
+
+test_description='200 MiB of real data to 8 shells, and offsets beyond 32 bits'
+
+. "$(dirname "$0")/sharness.sh"
+test_under_flux 8
+
+test_expect_success 'set up an archive of /usr/share of 200 MiB' '
+	job_start main 8 &&
+	data_tar 209715200 usr-share.tar
+'
+
+test_expect_success '200 MiB reach 8 shells' '
+	run_timeout 300 flux bcast "$JOBID" usr-share.tar &&
+	job_has usr-share.tar "\$FLUX_JOB_TMPDIR/usr-share.tar"
+'
+
+test_expect_success 'the tasks unpack it and find a file of this machine' '
+	tar -tf usr-share.tar 2>/dev/null | sed -n 100p >member &&
+	test -s member &&
+	job_exec 5 "cd \"\$FLUX_JOB_TMPDIR\" && tar -xf usr-share.tar -T \"$PWD/member\"" &&
+	cmp "/$(cat member)" "$(job_tmpdir 5)/$(cat member)"
+'
+
+test_expect_success SPACE4G 'a sparse file of 5 GiB stays sparse and right' '
+	job_exec_all "rm \"\$FLUX_JOB_TMPDIR/usr-share.tar\"" &&
+	echo begin >sparse &&
+	truncate -s 2147483647 sparse && echo at 2 GiB >>sparse &&
+	truncate -s 4294967295 sparse && echo at 4 GiB >>sparse &&
+	truncate -s 5368709120 sparse && echo end >>sparse &&
+	run_timeout 300 flux bcast --ranks=0,3 "$JOBID" sparse &&
+	for r in 0 3; do
+		copy=$(job_tmpdir $r)/sparse &&
+		test "$(stat -c %s "$copy")" = "$(stat -c %s sparse)" &&
+		test "$(stat -c %b "$copy")" -lt 100000 &&
+		for offset in 0 2147483640 4294967290 5368709115; do
+			cmp -i $offset -n 4096 sparse "$copy" || return 1
+		done || return 1
+	done
+'
+
+test_expect_success 'the job ends well' '
+	job_finish
+'
+
+test_done

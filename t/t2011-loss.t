@@ -1,0 +1,133 @@
+#!/bin/sh
+
+test_description='Shells, clients and jobs that go away in mid-transfer'
+
+. "$(dirname "$0")/sharness.sh"
+test_under_flux 8
+
+# A stopped shell holds every transfer up at the same point, since no window is
+# as large as the file: what is then killed is killed in mid-transfer.
+test_expect_success 'set up' '
+	data_random 67108864 big &&
+	data_random 100000 file &&
+	mkdir to
+'
+
+# begin NAME [OPTION...]: a job of 8 shells, shell 5 stopped, a transfer into to/
+# that shell 0 has data of.
+begin() {
+	begin_name=$1
+	shift
+	job_start "$begin_name" 8 -o exit-timeout=1s &&
+	kill -STOP "$(job_shell 5)" &&
+	bcast_background "$begin_name" "$@" "$JOBID" big "$PWD/to/big.{{node.id}}" &&
+	transfer_begun 0 "$PWD/to"
+}
+
+# after: the job is over, nothing of the transfer is left.
+after() {
+	job_wait_clean &&
+	nothing_open "$PWD/to" &&
+	has_only to
+}
+
+test_expect_success 'a shell without children is killed' '
+	begin leaf &&
+	kill -KILL "$(job_shell 5)" &&
+	test "$(bcast_status leaf)" = 1 &&
+	grep "^flux-bcast: ERROR: .*rank 5 (" leaf.err &&
+	after
+'
+
+test_expect_success 'an interior shell is killed' '
+	begin interior -k 2 &&
+	kill -KILL "$(job_shell 1)" &&
+	kill -CONT "$(job_shell 5)" &&
+	test "$(bcast_status interior)" = 1 &&
+	grep "^flux-bcast: ERROR: .*rank 1 (" interior.err &&
+	after
+'
+
+test_expect_success 'an interior shell is killed while one below it is stopped' '
+	begin below -k 2 --timeout=10 &&
+	kill -KILL "$(job_shell 2)" &&
+	test "$(bcast_status below)" = 1 &&
+	grep "^flux-bcast: ERROR: .*rank 2 (" below.err &&
+	kill -KILL "$(job_shell 5)" &&
+	after
+'
+
+test_expect_success 'the leader is killed' '
+	begin leader &&
+	kill -KILL "$(job_shell 0)" &&
+	kill -CONT "$(job_shell 5)" &&
+	test "$(bcast_status leader)" = 1 &&
+	grep "^flux-bcast: ERROR: " leader.err &&
+	after
+'
+
+test_expect_success 'the job is cancelled' '
+	begin cancel &&
+	run_timeout 30 flux cancel "$JOBID" &&
+	kill -CONT "$(job_shell 5)" &&
+	test "$(bcast_status cancel)" = 1 &&
+	grep "^flux-bcast: ERROR: " cancel.err &&
+	after
+'
+
+test_expect_success 'the tasks end' '
+	begin ends &&
+	for r in $(job_ranks); do
+		run_timeout 20 "$BCAST_SCRIPTS/tell" "$JOB" "$r" || return 1
+	done &&
+	kill -CONT "$(job_shell 5)" &&
+	test "$(bcast_status ends)" = 1 &&
+	grep "^flux-bcast: ERROR: " ends.err &&
+	run_timeout 60 flux job attach "$JOBID" &&
+	after
+'
+
+test_expect_success 'a stopped shell: the timeout names it, and the job goes on' '
+	begin stopped --timeout=3 &&
+	test "$(bcast_status stopped)" = 1 &&
+	grep "^flux-bcast: ERROR: .*rank 5 (" stopped.err &&
+	kill -CONT "$(job_shell 5)" &&
+	nothing_open "$PWD/to" &&
+	has_only to &&
+	bcast "$JOBID" file &&
+	job_has file "\$FLUX_JOB_TMPDIR/file"
+'
+
+for signal in KILL TERM INT; do
+	test_expect_success "the client gets SIG$signal: the shells drop the transfer, the job goes on" "
+		job_use stopped &&
+		kill -STOP \"\$(job_shell 5)\" &&
+		bcast_background client \"\$JOBID\" big \"\$PWD/to/big.{{node.id}}\" &&
+		transfer_begun 0 \"\$PWD/to\" &&
+		kill -$signal \"\$(bcast_client client)\" &&
+		test \"\$(bcast_status client)\" -gt 0 &&
+		kill -CONT \"\$(job_shell 5)\" &&
+		nothing_open \"\$PWD/to\" &&
+		has_only to &&
+		bcast --force \"\$JOBID\" file &&
+		job_has file '\$FLUX_JOB_TMPDIR/file'
+	"
+done
+
+test_expect_success 'a client that is stopped for a while loses nothing' '
+	bcast_background slow "$JOBID" big "$PWD/to/big" &&
+	transfer_begun 0 "$PWD/to" &&
+	kill -STOP "$(bcast_client slow)" &&
+	bcast --force "$JOBID" file &&
+	kill -CONT "$(bcast_client slow)" &&
+	test "$(bcast_status slow)" = 0 &&
+	cmp big to/big &&
+	rm to/big
+'
+
+test_expect_success 'the job ends well after all that' '
+	job_finish &&
+	after
+'
+
+test_done

@@ -1,0 +1,129 @@
+#!/bin/sh
+
+test_description='-o bcast: the file is there before any task starts'
+
+. "$(dirname "$0")/sharness.sh"
+test_under_flux 8
+
+# run SHELLS OPTION... COMMAND...
+run() {
+	shells=$1
+	shift
+	run_timeout 100 flux run -N "$shells" -n "$shells" -o userrc="$BCAST_RC" "$@"
+}
+
+test_expect_success 'set up' '
+	data_library library.so &&
+	data_random 8000000 random &&
+	sha256sum <library.so >library.sum &&
+	mkdir started
+'
+
+for shells in 1 2 8; do
+	test_expect_success "tasks of $shells shells find the file and its path" "
+		run $shells -o bcast=\"\$PWD/library.so\" \
+			sh -c 'sha256sum <\"\$FLUX_BCAST_PATH\"; echo \"path \$FLUX_BCAST_PATH\"; echo \"want \$FLUX_JOB_TMPDIR/library.so\"' >out &&
+		test \"\$(grep -c -x -F \"\$(cat library.sum)\" out)\" = $shells &&
+		sed -n 's/^path //p' out | sort >paths &&
+		sed -n 's/^want //p' out | sort >wanted &&
+		test_cmp wanted paths &&
+		test \"\$(sort -u paths | wc -l)\" = $shells
+	"
+done
+
+test_expect_success 'every task of a shell has the path' '
+	run_timeout 100 flux run -N2 -n8 --oversubscribe -o userrc="$BCAST_RC" -o bcast="$PWD/random" \
+		sh -c "cmp \"\$FLUX_BCAST_PATH\" \"$PWD/random\" && echo same" >out ||
+	run_timeout 100 flux run -N2 -n4 -o userrc="$BCAST_RC" -o bcast="$PWD/random" \
+		sh -c "cmp \"\$FLUX_BCAST_PATH\" \"$PWD/random\" && echo same" >out &&
+	test "$(sort -u out)" = same
+'
+
+test_expect_success 'a relative source is relative to where the job was submitted' '
+	run 2 -o bcast=random sh -c "cmp \"\$FLUX_BCAST_PATH\" \"$PWD/random\""
+'
+
+test_expect_success 'a program from the copy: it runs' '
+	printf "#!/bin/sh\necho started from \$0\n" >program && chmod 755 program &&
+	run 4 -o bcast="$PWD/program" sh -c "\"\$FLUX_BCAST_PATH\"" >out &&
+	test "$(grep -c "^started from .*/program$" out)" = 4
+'
+
+test_expect_success 'the object form: several keys' '
+	run 4 -o bcast.source="$PWD/random" -o bcast.dest=other -o bcast.env=MY_FILE -o bcast.k=1 \
+		sh -c "test -z \"\$FLUX_BCAST_PATH\" && cmp \"\$MY_FILE\" \"$PWD/random\" &&
+			test \"\$MY_FILE\" = \"\$FLUX_JOB_TMPDIR/other\""
+'
+
+# failing WORD OPTION...: the job fails soon, says WORD, and no task starts.
+failing() {
+	word=$1
+	shift
+	words=
+	for argument; do
+		words="$words '$argument'"
+	done
+	test_expect_success "the job fails before its tasks: $*" "
+		rm -f started/* &&
+		test_must_fail run 4 $words sh -c ': >started/\$FLUX_TASK_RANK' 2>err &&
+		cat err &&
+		grep -F -e '$word' err &&
+		has_only started
+	"
+}
+
+failing nofile -o bcast=/nofile
+failing "$PWD" -o bcast="$PWD"/no/such/file
+failing frob -o bcast.source=/bin/sh -o bcast.frob=1
+failing source -o bcast.k=2
+failing k -o bcast.source=/bin/sh -o bcast.k=0
+failing k -o bcast.source=/bin/sh -o bcast.k=many
+failing chunk -o bcast.source=/bin/sh -o bcast.chunk=0
+failing ../out -o bcast.source=/bin/sh -o bcast.dest=../out
+
+test_expect_success 'a file that exists already on one rank: fails, and says which' '
+	mkdir fresh && echo old >fresh/2 &&
+	test_must_fail run 4 -o bcast.source="$PWD/random" -o "bcast.dest=$PWD/fresh/{{node.id}}" \
+		sh -c ": >started/\$FLUX_TASK_RANK" 2>err &&
+	cat err &&
+	grep "rank 2" err && grep "File exists" err &&
+	has_only started &&
+	has_only fresh 2
+'
+
+test_expect_success TMPFS 'a full file system on one rank: fails soon, nothing is left' '
+	mkdir -p full/0 full/1 full/2 full/3 &&
+	mount_tmpfs full/2 size=1m &&
+	begin=$(date +%s) &&
+	test_must_fail run 4 -o bcast.source="$PWD/random" -o "bcast.dest=$PWD/full/{{node.id}}/f" \
+		sh -c ": >started/\$FLUX_TASK_RANK" 2>err &&
+	test $(($(date +%s) - begin)) -lt 10 &&
+	cat err &&
+	grep "rank 2" err && grep "No space left" err &&
+	has_only started &&
+	has_only full 0 1 2 3
+'
+
+# With shell 2 of 4 held up by a fifo nobody writes to, post-init lasts until
+# somebody ends the job.
+test_expect_success 'a job that is cancelled during the transfer ends soon' '
+	data_random 67108864 big &&
+	mkdir to &&
+	job_prepare cancelled 4 &&
+	job_submit -o userrc="$BCAST_RC" -o bcast.source="$PWD/big" -o "bcast.dest=$PWD/to/{{node.id}}" \
+		-o bcast.window=4096 -o bcast.batch=4096 &&
+	run_timeout 60 flux job wait-event -p guest.exec.eventlog "$JOBID" shell.init &&
+	run_timeout 30 flux cancel "$JOBID" &&
+	job_wait_clean 20 &&
+	has_only to
+'
+
+test_expect_success 'the service works in a job that was started so' '
+	job_start both 4 -o bcast="$PWD/random" &&
+	job_has random "\$FLUX_BCAST_PATH" &&
+	bcast "$JOBID" library.so &&
+	job_has library.so "\$FLUX_JOB_TMPDIR/library.so" &&
+	job_finish
+'
+
+test_done
