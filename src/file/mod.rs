@@ -17,9 +17,11 @@
 #![forbid(unsafe_code)]
 
 mod at;
+mod check;
 mod digest;
 mod error;
 mod place;
+mod registry;
 mod sink;
 mod source;
 mod space;
@@ -27,7 +29,12 @@ mod stage;
 #[cfg(test)]
 mod tests;
 
+pub use check::Found;
+pub use check::Inspection;
+pub use check::already_has;
+pub use check::inspect;
 pub use error::FileError;
+pub use registry::Registry;
 pub use sink::Committed;
 pub use sink::Context;
 pub use sink::Inner;

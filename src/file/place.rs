@@ -133,14 +133,17 @@ impl Place {
         unmake(&mut self.made);
     }
 
-    /// The directories that were made stay.
-    pub(super) fn keep(&mut self, sync: bool) -> Result<(), FileError> {
-        for made in std::mem::take(&mut self.made) {
-            if sync {
-                at::sync_dir(made.parent.as_fd()).on("sync", &self.shown)?;
-            }
+    /// Syncs to disk that directories were made.
+    pub(super) fn sync_made(&self) -> Result<(), FileError> {
+        for made in &self.made {
+            at::sync_dir(made.parent.as_fd()).on("sync", &self.shown)?;
         }
         Ok(())
+    }
+
+    /// The directories that were made stay.
+    pub(super) fn keep(&mut self) {
+        self.made.clear();
     }
 }
 

@@ -64,3 +64,26 @@ pub(super) fn explain(error: FileError, dir: BorrowedFd<'_>) -> FileError {
         _ => error,
     }
 }
+
+/// File systems of which write(2) may succeed though the server will refuse the
+/// data (`ENOSPC`, `EDQUOT`, `EIO`): NFS, SMB in its three spellings, FUSE,
+/// Lustre, Ceph.
+const DEFERRING: [i64; 7] = [
+    0x6969,
+    0x517b,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x6573_5546,
+    0x0bd0_0bd0,
+    0x00c3_6400,
+];
+
+/// Whether an error of write may show only when the file is flushed. (It would
+/// also show at close(2), whose result cannot be had without unsafe code.)
+pub(super) fn defers_errors(dir: BorrowedFd<'_>) -> bool {
+    rustix::fs::fstatfs(dir).is_ok_and(|fs| {
+        // The type of f_type differs between machines; all of them hold these.
+        let magic = i128::from(fs.f_type) & 0xffff_ffff;
+        DEFERRING.iter().any(|known| i128::from(*known) == magic)
+    })
+}

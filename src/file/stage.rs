@@ -204,8 +204,14 @@ fn open_for_lock(place: BorrowedFd<'_>, name: &Path) -> rustix::io::Result<Owned
 /// Makes the staging directory and locks it.
 fn make_locked(place: BorrowedFd<'_>, name: &Path) -> rustix::io::Result<OwnedFd> {
     // Between making and locking it somebody else may take it for stale.
-    for _ in 0..100 {
-        rustix::fs::mkdirat(place, name, Mode::RWXU)?;
+    for attempt in 0..100 {
+        match rustix::fs::mkdirat(place, name, Mode::RWXU) {
+            Err(Errno::EXIST) if attempt > 0 => {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                continue;
+            }
+            done => done?,
+        }
         let dir = match open_for_lock(place, name) {
             Err(Errno::NOENT) => continue,
             done => done?,

@@ -62,7 +62,7 @@ pub(super) fn check_name(name: &OsStr, dir: &Path) -> Result<(), FileError> {
 
 /// Refuses what may not be replaced by an entry of this kind. What is there
 /// can change until the commit, which asks again.
-pub(super) fn check_existing(
+pub(in crate::file) fn check_existing(
     place: &Place,
     name: &OsStr,
     kind: EntryKind,

@@ -6,6 +6,7 @@
 //! complete; the whole is not atomic. Conflicts of kind (a directory where a
 //! file is to go, or the other way round) are found before anything is changed.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::os::fd::BorrowedFd;
@@ -18,6 +19,7 @@ use rustix::fs::OFlags;
 use rustix::io::retry_on_intr;
 
 use crate::bcast::item::EntryKind;
+use crate::bcast::name::RawName;
 use crate::errno::Errno;
 use crate::file::at;
 use crate::file::at::Links;
@@ -38,22 +40,26 @@ pub(super) fn check(
     let Ok(root) = open_root(place, name) else {
         return Ok(());
     };
-    each(root.as_fd(), tree, shown, &mut |_, _, _| Ok(()))
+    each(root.as_fd(), tree, shown, &mut |_, _, _| Ok(Moved::Whole))
 }
 
-/// Moves everything staged into the directory that is there.
+/// Moves everything staged into the directory that is there. Returns the
+/// subdirectories that were there, too.
 pub(super) fn run(
     place: &Place,
     name: &OsStr,
     tree: &Tree,
     shown: &Path,
-) -> Result<(), FileError> {
+) -> Result<HashSet<RawName>, FileError> {
+    let mut entered = HashSet::new();
     let root = open_root(place, name).on("open", shown)?;
     each(root.as_fd(), tree, shown, &mut |step, name, shown| {
         let (from, to) = match step {
-            Step::Enter { parent } => {
+            Step::Enter { parent, rel } => {
+                entered.insert(rel.clone());
                 // Taking things out of it needs permissions that it may lack.
-                return chmod_dir(parent, name, Mode::RWXU).on("chmod", shown);
+                chmod_dir(parent, name, Mode::RWXU).on("chmod", shown)?;
+                return Ok(Moved::Whole);
             }
             Step::Move { from, to } => (from, to),
         };
@@ -64,12 +70,19 @@ pub(super) fn run(
         if closed {
             chmod_dir(from, name, mode | Mode::RWXU).on("chmod", shown)?;
         }
-        rustix::fs::renameat(from, name, to, name).on("rename", shown)?;
+        match rustix::fs::renameat(from, name, to, name) {
+            // Another shell of this transfer has just put the directory there.
+            Err(rustix::io::Errno::EXIST | rustix::io::Errno::NOTEMPTY) => {
+                return Ok(Moved::Meanwhile);
+            }
+            done => done.on("rename", shown)?,
+        }
         if closed {
             chmod_dir(to, name, mode).on("chmod", shown)?;
         }
-        Ok(())
-    })
+        Ok(Moved::Whole)
+    })?;
+    Ok(entered)
 }
 
 fn open_root(place: &Place, name: &OsStr) -> rustix::io::Result<OwnedFd> {
@@ -87,7 +100,10 @@ fn chmod_dir(dir: BorrowedFd<'_>, name: &Path, mode: Mode) -> rustix::io::Result
 /// What is to be done with a name.
 enum Step<'a> {
     /// It is a directory at both ends; what is in it comes next.
-    Enter { parent: BorrowedFd<'a> },
+    Enter {
+        parent: BorrowedFd<'a>,
+        rel: &'a RawName,
+    },
     /// It goes from one directory to the other.
     Move {
         from: BorrowedFd<'a>,
@@ -95,8 +111,17 @@ enum Step<'a> {
     },
 }
 
+/// What came of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moved {
+    /// It is done.
+    Whole,
+    /// A directory has come to be at the other end, too.
+    Meanwhile,
+}
+
 /// Does a step; gets the name, and the path for errors.
-type Act<'a> = &'a mut dyn FnMut(Step<'_>, &Path, &Path) -> Result<(), FileError>;
+type Act<'a> = &'a mut dyn FnMut(Step<'_>, &Path, &Path) -> Result<Moved, FileError>;
 
 /// Goes through the tree in order. What is in a directory that is not there
 /// yet moves with it.
@@ -123,11 +148,11 @@ fn each(
         let from = from.on("open", &shown)?;
         let is_dir = inner.kind == EntryKind::Dir;
         match there.map(|stat| (at::kind_of(&stat), stat)) {
-            None if is_dir => moved = Some(rel),
             None => {}
             Some((FileType::Directory, _)) if is_dir => {
                 let parent = from.as_fd();
-                act(Step::Enter { parent }, name, &shown)?;
+                let rel = &inner.path;
+                act(Step::Enter { parent, rel }, name, &shown)?;
                 continue;
             }
             Some(_) if is_dir => {
@@ -137,7 +162,15 @@ fn each(
             Some((_, stat)) => copy::check_replaceable(&stat, &shown)?,
         }
         let (from, to) = (from.as_fd(), to.as_fd());
-        act(Step::Move { from, to }, name, &shown)?;
+        let done = act(Step::Move { from, to }, name, &shown)?;
+        match done {
+            Moved::Whole if is_dir => moved = Some(rel),
+            Moved::Whole => {}
+            Moved::Meanwhile => {
+                let rel = &inner.path;
+                act(Step::Enter { parent: from, rel }, name, &shown)?;
+            }
+        }
     }
     Ok(())
 }

@@ -15,6 +15,7 @@
 //! transfers of equal contents at the same moment: both succeed.
 
 mod copy;
+mod entry;
 mod inplace;
 mod merge;
 mod order;
@@ -29,20 +30,15 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::path::PathBuf;
 
-use rustix::fs::AtFlags;
-use rustix::fs::CWD;
-use rustix::fs::FileType;
 use rustix::fs::Mode;
-use rustix::fs::Timespec;
 use rustix::fs::Timestamps;
 
 use crate::bcast::item::Digest;
-use crate::bcast::item::Entry;
 use crate::bcast::item::EntryKind;
 use crate::bcast::item::Item;
-use crate::bcast::item::Time;
 use crate::bcast::name::RawName;
 use crate::bcast::spec::Dest;
+use crate::bcast::spec::Existing;
 use crate::bcast::spec::Policy;
 use crate::errno::Errno;
 
@@ -54,7 +50,6 @@ use super::place::Place;
 use super::space;
 use super::stage;
 use super::stage::Stage;
-use super::stage::Temp;
 use super::stage::Way;
 
 pub use record::Committed;
@@ -62,11 +57,12 @@ pub use record::Inner;
 pub use record::Prepared;
 pub use record::Stamp;
 
+pub(super) use copy::check_existing;
+pub(super) use same::digest_of;
+
 use copy::Body;
 use copy::Copy;
 use order::Order;
-use tree::DirMeta;
-use tree::Tree;
 
 /// A staging directory shows that it is in use after so many bytes.
 const TOUCH_BYTES: u64 = 64 << 20;
@@ -92,6 +88,8 @@ pub struct Sink {
     current: Option<Writing>,
     phase: Phase,
     untouched: u64,
+    /// Files are flushed even if the caller does not care for a crash.
+    flush: bool,
 }
 
 /// How far a sink has come.
@@ -157,6 +155,7 @@ impl Sink {
         let place = Place::find(base, dest, id, Missing::Make)?;
         let owner = format!("{id}.{}", context.rank);
         let sink = Sink {
+            flush: space::defers_errors(place.fd()),
             place,
             stage: Stage::new(&owner, way, stale_seconds),
             policy: policy.clone(),
@@ -167,12 +166,12 @@ impl Sink {
             phase: Phase::Receiving,
             untouched: 0,
         };
-        space::check_writable(sink.place.fd(), &sink.place.shown)?;
         if let Some(name) = &sink.place.name {
             // The name is known before any entry is: fail before any is sent.
             copy::check_name(name, &sink.place.shown)?;
             copy::check_existing(&sink.place, name, EntryKind::File, &sink.policy)?;
         }
+        space::check_writable(sink.place.fd(), &sink.place.shown)?;
         Ok(sink)
     }
 
@@ -180,6 +179,20 @@ impl Sink {
     /// [`super::Totals::allocated`] of the source, as far as it is known.
     pub fn expect(&self, bytes: u64) -> Result<(), FileError> {
         space::check(self.place.fd(), &self.place.shown, bytes)
+    }
+
+    /// Fails with `EEXIST` if one of these copies, named as their sources, is
+    /// there already and is not to be replaced: each entry is checked when it
+    /// comes, but to know it before the first spares a transfer.
+    pub fn expect_names(&self, names: &[RawName]) -> Result<(), FileError> {
+        if self.policy.existing != Existing::Refuse || self.place.name.is_some() {
+            return Ok(());
+        }
+        for name in names {
+            let name = name.as_os_str();
+            copy::check_existing(&self.place, name, EntryKind::File, &self.policy)?;
+        }
+        Ok(())
     }
 
     /// The directory that the copies go into, as the kernel knows it.
@@ -208,7 +221,7 @@ impl Sink {
         match item {
             Item::Entry(entry) => {
                 self.order.begin(&entry)?;
-                let writing = self.begin(entry)?;
+                let writing = self.begin(&entry)?;
                 self.current = Some(writing);
                 Ok(())
             }
@@ -227,205 +240,6 @@ impl Sink {
 
     fn misused(&self, why: &'static str) -> FileError {
         FileError::new(Errno::EPROTO, "receive", &self.place.shown).with_hint(why)
-    }
-
-    fn begin(&mut self, entry: Entry) -> Result<Writing, FileError> {
-        let path = entry.path.as_path();
-        let mut parts = path.components();
-        let top = parts.next().map(|part| part.as_os_str());
-        let top = top.unwrap_or_default();
-        let rel = parts.as_path().to_path_buf();
-        let top = RawName::from(Path::new(top));
-        let mut writing = Writing {
-            copy: 0,
-            rel,
-            shown: PathBuf::new(),
-            kind: entry.kind,
-            fd: None,
-            on_disk: 0,
-            mode: self.mode(&entry),
-            times: self.times(&entry),
-        };
-        if writing.rel.as_os_str().is_empty() {
-            self.begin_copy(top, &entry, &mut writing)?;
-        } else {
-            self.begin_inner(&top, &entry, &mut writing)?;
-        }
-        Ok(writing)
-    }
-
-    fn mode(&self, entry: &Entry) -> Mode {
-        let mode = match (entry.kind, self.policy.mode) {
-            (EntryKind::File, Some(mode)) => mode,
-            _ => entry.mode,
-        };
-        Mode::from_raw_mode(mode & 0o777)
-    }
-
-    fn times(&self, entry: &Entry) -> Option<Timestamps> {
-        let mtime = entry.mtime.filter(|_| self.policy.times)?;
-        Some(Timestamps {
-            last_access: timespec(entry.atime.unwrap_or(mtime)),
-            last_modification: timespec(mtime),
-        })
-    }
-
-    /// A source begins.
-    fn begin_copy(
-        &mut self,
-        top: RawName,
-        entry: &Entry,
-        writing: &mut Writing,
-    ) -> Result<(), FileError> {
-        let name = match &self.place.name {
-            Some(name) if self.copies.is_empty() => name.clone(),
-            Some(name) => {
-                let path = self.place.shown.join(name);
-                return Err(FileError::new(Errno::ENOTDIR, "open", &path)
-                    .with_hint("several sources need a directory as destination"));
-            }
-            None => top.as_os_str().to_os_string(),
-        };
-        let shown = self.place.shown.join(&name);
-        copy::check_name(&name, &self.place.shown)?;
-        if self.by_name.contains_key(&top) {
-            let error = FileError::new(Errno::EEXIST, "receive", &shown);
-            return Err(error.with_hint("it was sent twice"));
-        }
-        copy::check_existing(&self.place, &name, entry.kind, &self.policy)?;
-        let place = self.place.dir.as_fd();
-        let target = entry.target.clone().unwrap_or_default();
-        let body = match entry.kind {
-            EntryKind::File => {
-                let (fd, temp) = self.stage.file(place, &shown)?;
-                writing.fd = Some(fd);
-                Body::File(temp)
-            }
-            EntryKind::Symlink => Body::Symlink(target, writing.times.clone()),
-            EntryKind::Dir => {
-                let (root, name) = self.stage.subdir(place, &shown)?;
-                let meta = DirMeta {
-                    rel: RawName::default(),
-                    mode: writing.mode,
-                    times: writing.times.clone(),
-                };
-                Body::Tree(Tree::new(root, name, meta))
-            }
-            EntryKind::Hardlink => {
-                let name = self.stage.next_name();
-                let dir = self.stage.dir(place, &shown)?;
-                let dir = dir.try_clone_to_owned();
-                let dir = dir.map_err(|error| FileError::new(error, "link", &shown))?;
-                self.link_staged(&target, dir.as_fd(), &name, &shown)?;
-                Body::File(Temp::Named(name))
-            }
-        };
-        writing.copy = self.copies.len();
-        writing.shown.clone_from(&shown);
-        self.by_name.insert(top, self.copies.len());
-        self.copies.push(Copy {
-            name,
-            shown,
-            body,
-            bytes: 0,
-            digest: None,
-        });
-        Ok(())
-    }
-
-    /// An entry below a copied directory begins.
-    fn begin_inner(
-        &mut self,
-        top: &RawName,
-        entry: &Entry,
-        writing: &mut Writing,
-    ) -> Result<(), FileError> {
-        let index = self.by_name.get(top).copied();
-        let copy = index.and_then(|index| self.copies.get_mut(index));
-        let (Some(index), Some(copy)) = (index, copy) else {
-            return Err(
-                FileError::new(Errno::EPROTO, "receive", entry.path.as_path())
-                    .with_hint("its directory was not sent"),
-            );
-        };
-        writing.copy = index;
-        writing.shown = copy.shown.join(&writing.rel);
-        let shown = &writing.shown;
-        let Body::Tree(tree) = &mut copy.body else {
-            return Err(FileError::new(Errno::ENOTDIR, "receive", shown));
-        };
-        let target = entry.target.clone().unwrap_or_default();
-        match entry.kind {
-            EntryKind::File => {
-                let (dir, name) = tree.parent(&writing.rel, shown)?;
-                writing.fd = Some(stage::create(dir, Path::new(name)).on("open", shown)?);
-            }
-            EntryKind::Dir => {
-                tree.mkdir(&writing.rel, writing.mode, writing.times.clone(), shown)?;
-            }
-            EntryKind::Symlink => {
-                tree.symlink(&writing.rel, &target, writing.times.as_ref(), shown)?;
-            }
-            EntryKind::Hardlink => {
-                let (dir, name) = tree.parent(&writing.rel, shown)?;
-                let dir = dir.try_clone_to_owned();
-                let dir = dir.map_err(|error| FileError::new(error, "link", shown))?;
-                self.link_staged(&target, dir.as_fd(), Path::new(name), shown)?;
-                let stat = at::lstat(dir.as_fd(), Path::new(name)).on("stat", shown)?;
-                if let Some(Body::Tree(tree)) =
-                    self.copies.get_mut(index).map(|copy| &mut copy.body)
-                {
-                    tree.note(&writing.rel, EntryKind::Hardlink, Some(Stamp::of(&stat)));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives the regular file that came earlier as `target` another name in the
-    /// staging directory or a tree.
-    fn link_staged(
-        &mut self,
-        target: &RawName,
-        dir: std::os::fd::BorrowedFd<'_>,
-        name: &Path,
-        shown: &Path,
-    ) -> Result<(), FileError> {
-        let unknown = || {
-            FileError::new(Errno::EPROTO, "link", shown)
-                .with_hint(format!("no file {target} was sent before"))
-        };
-        let mut parts = target.as_path().components();
-        let top = parts
-            .next()
-            .map(|part| RawName::from(Path::new(part.as_os_str())));
-        let index = top.and_then(|top| self.by_name.get(&top).copied());
-        let stage_dir = self.stage.existing_dir();
-        let copy = index.and_then(|index| self.copies.get_mut(index));
-        let rel = parts.as_path();
-        let whole = rel.as_os_str().is_empty();
-        match copy.map(|copy| &mut copy.body) {
-            Some(Body::File(Temp::Unnamed(fd))) if whole => {
-                let from = at::proc_path(fd.as_fd());
-                rustix::fs::linkat(CWD, from, dir, name, AtFlags::SYMLINK_FOLLOW)
-                    .on("link", shown)
-            }
-            Some(Body::File(Temp::Named(from))) if whole => {
-                let from_dir = stage_dir.ok_or_else(unknown)?;
-                rustix::fs::linkat(from_dir, &*from, dir, name, AtFlags::empty())
-                    .on("link", shown)
-            }
-            Some(Body::Tree(tree)) if !whole => {
-                let (from_dir, from) = tree.parent(rel, shown)?;
-                let stat = at::lstat_opt(from_dir, Path::new(from)).on("link", shown)?;
-                if !stat.is_some_and(|stat| at::kind_of(&stat) == FileType::RegularFile) {
-                    return Err(unknown());
-                }
-                rustix::fs::linkat(from_dir, from, dir, name, AtFlags::empty())
-                    .on("link", shown)
-            }
-            _ => Err(unknown()),
-        }
     }
 
     fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
@@ -462,7 +276,7 @@ impl Sink {
                 rustix::fs::futimens(fd, times).on("utimensat", shown)?;
             }
             rustix::fs::fchmod(fd, writing.mode).on("chmod", shown)?;
-            if self.policy.sync {
+            if self.policy.sync || self.flush {
                 rustix::fs::fsync(fd).on("sync", shown)?;
             }
             stamp = Some(Stamp::of(&rustix::fs::fstat(fd).on("stat", shown)?));
@@ -506,6 +320,9 @@ impl Sink {
                 tree.finish(self.policy.sync, &copy.shown)?;
             }
         }
+        if self.policy.sync {
+            self.place.sync_made()?;
+        }
         Ok(())
     }
 
@@ -523,7 +340,7 @@ impl Sink {
         self.phase = Phase::Failed;
         let committed = self.publish()?;
         self.stage.clear(self.place.dir.as_fd());
-        self.place.keep(self.policy.sync)?;
+        self.place.keep();
         Ok(committed)
     }
 
@@ -549,13 +366,5 @@ impl std::fmt::Debug for Sink {
             .field("copies", &self.copies)
             .field("phase", &self.phase)
             .finish_non_exhaustive()
-    }
-}
-
-fn timespec(time: Time) -> Timespec {
-    // Out of range it would mean "now" or "leave", or be refused.
-    Timespec {
-        tv_sec: time.sec,
-        tv_nsec: i64::from(time.nsec.min(999_999_999)),
     }
 }

@@ -29,7 +29,7 @@ enum State {
     /// Between two entries.
     Between,
     /// In an entry.
-    In(Open),
+    In(Box<Open>),
     /// After `Fin`.
     Finished,
 }
@@ -100,13 +100,13 @@ impl Order {
             .entries
             .checked_add(1)
             .ok_or_else(|| bad(&entry.path, "there are too many entries"))?;
-        self.state = State::In(Open {
+        self.state = State::In(Box::new(Open {
             path: entry.path.clone(),
             kind: entry.kind,
             size: entry.size,
             offset: 0,
             hasher: Hasher::default(),
-        });
+        }));
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! The commit: from staging to the final names.
 
+use std::collections::HashSet;
 use std::os::fd::AsFd;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -32,13 +33,19 @@ use super::record::Stamp;
 use super::same;
 
 /// How a copy came to its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     /// The name is new.
     Created,
-    /// Something was replaced or written to, or another shell of the same
-    /// transfer was first.
-    There,
+    /// Another shell of the same transfer was first.
+    Shared,
+    /// What was there was replaced.
+    Replaced,
+    /// The file that was there was written to.
+    Written,
+    /// The directory that was there was filled up; these subdirectories had
+    /// been there, too.
+    Merged(HashSet<RawName>),
 }
 
 /// What publishing a copy takes.
@@ -58,57 +65,36 @@ impl Sink {
             existing: self.policy.existing,
             sync: self.policy.sync,
         };
-        let mut created: Vec<&Copy> = Vec::new();
-        let mut committed = Vec::with_capacity(self.copies.len());
-        let mut failed = None;
-        for copy in &self.copies {
-            match publisher.one(copy) {
-                Ok(outcome) => {
-                    if outcome == Outcome::Created {
-                        created.push(copy);
-                    }
+        let mut created = Vec::new();
+        let mut publish = || {
+            let mut committed = Vec::with_capacity(self.copies.len());
+            for copy in &self.copies {
+                let outcome = publisher.one(copy)?;
+                let name = Path::new(&copy.name);
+                let stat = at::lstat(publisher.place.fd(), name).on("stat", &copy.shown)?;
+                if outcome == Outcome::Created {
+                    created.push((name, stat));
                 }
-                Err(error) => {
-                    failed = Some(error);
-                    break;
-                }
+                committed.push(report(publisher.place, copy, &stat, &outcome));
             }
-            match report(&self.place, copy) {
-                Ok(report) => committed.push(report),
-                Err(error) => {
-                    failed = Some(error);
-                    break;
-                }
+            if publisher.sync {
+                at::sync_dir(publisher.place.fd()).on("sync", &publisher.place.shown)?;
+            }
+            Ok(committed)
+        };
+        let done = publish();
+        if done.is_err() {
+            for (name, stat) in created {
+                retract(&self.place, name, &stat);
             }
         }
-        if failed.is_none() && self.policy.sync {
-            failed = at::sync_dir(self.place.fd())
-                .on("sync", &self.place.shown)
-                .err();
-        }
-        if let Some(error) = failed {
-            for copy in created {
-                retract(&self.place, copy);
-            }
-            return Err(error);
-        }
-        Ok(committed)
+        done
     }
 }
 
 /// Removes a name that was created, if it is still what was put there.
-fn retract(place: &Place, copy: &Copy) {
-    let name = Path::new(&copy.name);
-    let ours = match &copy.body {
-        Body::File(Temp::Unnamed(fd)) => rustix::fs::fstat(fd).ok(),
-        Body::Tree(tree) => rustix::fs::fstat(&tree.root).ok(),
-        // Its name says enough: it was free a moment ago.
-        Body::File(Temp::Named(_)) | Body::Symlink(..) => at::lstat(place.fd(), name).ok(),
-    };
-    let there = at::lstat(place.fd(), name).ok();
-    if let (Some(ours), Some(there)) = (ours, there)
-        && same_inode(&ours, &there)
-    {
+fn retract(place: &Place, name: &Path, ours: &Stat) {
+    if at::lstat(place.fd(), name).is_ok_and(|there| same_inode(ours, &there)) {
         let _ = at::remove_all(place.fd(), name);
     }
 }
@@ -117,26 +103,29 @@ fn same_inode(a: &Stat, b: &Stat) -> bool {
     (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
 }
 
-fn report(place: &Place, copy: &Copy) -> Result<Committed, FileError> {
-    let (kind, inner) = match &copy.body {
-        Body::File(_) => (EntryKind::File, Vec::new()),
-        Body::Symlink(..) => (EntryKind::Symlink, Vec::new()),
-        Body::Tree(tree) => (EntryKind::Dir, tree.inner.clone()),
+fn report(place: &Place, copy: &Copy, stat: &Stat, outcome: &Outcome) -> Committed {
+    let (kind, inner) = match (&copy.body, outcome) {
+        (Body::File(_), _) => (EntryKind::File, Vec::new()),
+        (Body::Symlink(..), _) => (EntryKind::Symlink, Vec::new()),
+        (Body::Tree(tree), Outcome::Merged(before)) => {
+            let new = tree
+                .inner
+                .iter()
+                .filter(|inner| !before.contains(&inner.path));
+            (EntryKind::Dir, new.cloned().collect())
+        }
+        (Body::Tree(tree), _) => (EntryKind::Dir, tree.inner.clone()),
     };
-    let stamp = if kind == EntryKind::Dir {
-        None
-    } else {
-        let stat = at::lstat(place.fd(), Path::new(&copy.name)).on("stat", &copy.shown)?;
-        Some(Stamp::of(&stat))
-    };
-    Ok(Committed {
+    let is_dir = kind == EntryKind::Dir;
+    Committed {
         path: RawName::from(place.real.join(&copy.name)),
         kind,
         bytes: copy.bytes,
         digest: copy.digest,
-        stamp,
+        stamp: (!is_dir && *outcome != Outcome::Written).then(|| Stamp::of(stat)),
+        new_dir: is_dir && matches!(outcome, Outcome::Created | Outcome::Shared),
         inner,
-    })
+    }
 }
 
 impl Publisher<'_> {
@@ -179,7 +168,7 @@ impl Publisher<'_> {
         let stat = at::lstat(self.place.fd(), name).on("open", shown)?;
         if self.existing != Existing::Replace {
             return match is_same(&stat).on("read", shown)? {
-                true => Ok(Outcome::There),
+                true => Ok(Outcome::Shared),
                 false => Err(copy::exists(&stat, shown)),
             };
         }
@@ -188,7 +177,7 @@ impl Publisher<'_> {
         let dir = self.stage.dir(self.place.fd(), shown)?;
         make(dir, &temp).on("link", shown)?;
         rustix::fs::renameat(dir, &temp, self.place.fd(), name).on("rename", shown)?;
-        Ok(Outcome::There)
+        Ok(Outcome::Replaced)
     }
 
     fn file(&mut self, copy: &Copy, temp: &Temp) -> Result<Outcome, FileError> {
@@ -230,7 +219,7 @@ impl Publisher<'_> {
         if self.sync {
             rustix::fs::fsync(&target).on("sync", shown)?;
         }
-        Ok(Outcome::There)
+        Ok(Outcome::Written)
     }
 
     fn tree(&mut self, copy: &Copy) -> Result<Outcome, FileError> {
@@ -248,11 +237,16 @@ impl Publisher<'_> {
         }
         let stat = at::lstat(self.place.fd(), name).on("open", shown)?;
         if self.existing == Existing::Replace && at::kind_of(&stat) == FileType::Directory {
-            merge::run(self.place, &copy.name, tree, shown)?;
-            return Ok(Outcome::There);
+            // Into a directory without permission to write, nothing can be
+            // moved; but another shell of this transfer may have put it there.
+            if tree.is_closed() && same::tree(self.place, &copy.name, tree).on("read", shown)? {
+                return Ok(Outcome::Shared);
+            }
+            let before = merge::run(self.place, &copy.name, tree, shown)?;
+            return Ok(Outcome::Merged(before));
         }
         match same::tree(self.place, &copy.name, tree).on("read", shown)? {
-            true => Ok(Outcome::There),
+            true => Ok(Outcome::Shared),
             false => Err(copy::exists(&stat, shown)),
         }
     }

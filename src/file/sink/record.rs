@@ -59,9 +59,13 @@ pub struct Committed {
     pub bytes: u64,
     /// Digest of what was sent, for a regular file.
     pub digest: Option<Digest>,
-    /// What it was right after the commit; `None` for a directory.
+    /// What it was right after the commit; `None` for a directory, and for a
+    /// file that was appended to or overwritten in place, which is not ours.
     pub stamp: Option<Stamp>,
-    /// What is in it, for a directory.
+    /// A directory that was not there before.
+    pub new_dir: bool,
+    /// What was put into it, for a directory; directories that were there
+    /// before are left out.
     pub inner: Vec<Inner>,
 }
 

@@ -56,12 +56,11 @@ pub(super) fn symlink(place: &Place, there: &Stat, name: &OsStr, target: &RawNam
 
 /// Whether `name` is a directory with just what is in the staged one.
 pub(super) fn tree(place: &Place, name: &OsStr, tree: &Tree) -> Result<bool> {
-    let there = at::lstat(place.fd(), Path::new(name))?;
+    let mut there = at::lstat(place.fd(), Path::new(name))?;
     let mut ours = rustix::fs::fstat(&tree.root)?;
-    if let Some(meta) = tree.dirs.first() {
-        // Its mode comes only once it is in its place.
-        ours.st_mode = (ours.st_mode & !0o7777) | meta.mode.bits();
-    }
+    // Its owner's permissions are taken away only once it is in its place.
+    ours.st_mode |= 0o700;
+    there.st_mode |= 0o700;
     if !alike(&ours, &there) || at::kind_of(&there) != FileType::Directory {
         return Ok(false);
     }

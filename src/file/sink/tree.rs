@@ -63,6 +63,11 @@ impl Tree {
         }
     }
 
+    /// Some directory in it does not let its owner write.
+    pub(super) fn is_closed(&self) -> bool {
+        self.dirs.iter().any(|dir| !dir.mode.contains(Mode::WUSR))
+    }
+
     /// The directory that holds `rel`, and its name there.
     pub(super) fn parent<'a>(
         &mut self,

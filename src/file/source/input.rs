@@ -130,6 +130,10 @@ pub(super) fn look(
         Origin::Stream(_) => (PathBuf::from("standard input"), None),
     };
     let Some(name) = input.name.or(default_name) else {
+        if let Origin::Path(path) = &input.origin {
+            // That there is nothing is worth more than that it has no name.
+            rustix::fs::statat(CWD, path, AtFlags::empty()).on("open", &shown)?;
+        }
         let error = FileError::new(Errno::EINVAL, "send", &shown);
         return Err(error.with_hint("the copy needs a name"));
     };

@@ -1,16 +1,27 @@
 //! Tests of sources and sinks together, on real file systems.
 
+mod crash;
+mod destination;
+mod existing;
+mod hostile;
+mod looking;
+mod room;
 mod roundtrip;
+mod shared;
+mod sources;
+mod trees;
 
 use std::path::Path;
 
 use crate::bcast::spec::Dest;
+use crate::bcast::spec::Existing;
 use crate::bcast::spec::Policy;
 
 use super::Committed;
 use super::Context;
 use super::FileError;
 use super::Input;
+use super::Origin;
 use super::Sink;
 use super::Source;
 use super::SourceSpec;
@@ -80,4 +91,38 @@ fn names(dir: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+/// Bytes that do not repeat within a chunk or a page.
+fn contents(len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_u32;
+    (0..len)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 17;
+            state ^= state << 5;
+            state.to_le_bytes()[0]
+        })
+        .collect()
+}
+
+/// A source of some bytes with a name.
+fn memory(name: &str, bytes: &[u8]) -> SourceSpec {
+    let origin = Origin::Memory(bytes.to_vec());
+    SourceSpec {
+        inputs: vec![Input::new(origin, Some(name.into()))],
+        ..SourceSpec::default()
+    }
+}
+
+/// What must be in `dir`: an error names the difference.
+fn assert_names(dir: &Path, wanted: &[&str]) {
+    assert_eq!(names(dir), wanted, "in {}", dir.display());
+}
+
+fn policy(existing: Existing) -> Policy {
+    Policy {
+        existing,
+        ..Policy::default()
+    }
 }

@@ -1,0 +1,177 @@
+//! What happens to a file that is there already.
+
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+
+use super::*;
+use crate::errno::Errno;
+
+fn put(base: &Path, bytes: &[u8], existing: Existing, way: Way) -> Result<(), FileError> {
+    let policy = policy(existing);
+    send(memory("f", bytes), base, &Dest::default(), &policy, way).map(drop)
+}
+
+#[test]
+fn each_policy_does_what_it_says() {
+    for way in WAYS {
+        let tmp = tempfile::tempdir().unwrap();
+        let copy = tmp.path().join("f");
+        let read = || std::fs::read(&copy).unwrap();
+        let inode = || copy.metadata().unwrap().ino();
+        for existing in [Existing::Append, Existing::Truncate, Existing::Refuse] {
+            put(tmp.path(), b"made", existing, way).unwrap();
+            assert_eq!(read(), b"made", "{existing:?} makes a new file");
+            std::fs::remove_file(&copy).unwrap();
+        }
+        put(tmp.path(), b"first", Existing::Replace, way).unwrap();
+        let refused = put(tmp.path(), b"no", Existing::Refuse, way).unwrap_err();
+        assert_eq!(refused.errno(), Errno::EEXIST);
+        assert_eq!(read(), b"first");
+        let before = std::fs::File::open(&copy)
+            .unwrap()
+            .metadata()
+            .unwrap()
+            .ino();
+        put(tmp.path(), b"+second", Existing::Append, way).unwrap();
+        assert_eq!(read(), b"first+second");
+        assert_eq!(inode(), before);
+        put(tmp.path(), b"third", Existing::Truncate, way).unwrap();
+        assert_eq!(read(), b"third");
+        assert_eq!(inode(), before);
+        let held = std::fs::File::open(&copy).unwrap();
+        put(tmp.path(), b"fourth", Existing::Replace, way).unwrap();
+        assert_eq!(read(), b"fourth");
+        assert_ne!(inode(), held.metadata().unwrap().ino());
+        assert_names(tmp.path(), &["f"]);
+    }
+}
+
+#[test]
+fn an_aborted_transfer_changes_nothing() {
+    let existing = [Existing::Replace, Existing::Append, Existing::Truncate];
+    for way in WAYS {
+        for existing in existing {
+            let tmp = tempfile::tempdir().unwrap();
+            std::fs::write(tmp.path().join("f"), "old").unwrap();
+            let mut source = Source::open(memory("f", b"new")).unwrap();
+            let policy = policy(existing);
+            let mut sink = open(tmp.path(), &Dest::default(), &policy, way).unwrap();
+            feed(&mut source, &mut sink, 4096).unwrap();
+            sink.prepare().unwrap();
+            assert_eq!(std::fs::read(tmp.path().join("f")).unwrap(), b"old");
+            drop(sink);
+            assert_eq!(std::fs::read(tmp.path().join("f")).unwrap(), b"old");
+            assert_names(tmp.path(), &["f"]);
+        }
+    }
+}
+
+#[test]
+fn a_name_taken_during_the_transfer_is_refused_at_the_commit() {
+    for way in WAYS {
+        let tmp = tempfile::tempdir().unwrap();
+        let mut two = memory("a", b"a");
+        two.inputs.extend(memory("b", b"b").inputs);
+        let mut source = Source::open(two).unwrap();
+        let policy = Policy::default();
+        let mut sink = open(tmp.path(), &Dest::default(), &policy, way).unwrap();
+        feed(&mut source, &mut sink, 4096).unwrap();
+        sink.prepare().unwrap();
+        std::fs::write(tmp.path().join("b"), "c").unwrap();
+        assert_eq!(sink.commit().unwrap_err().errno(), Errno::EEXIST);
+        // The first of the two was there for a moment, and is gone again.
+        assert_names(tmp.path(), &["b"]);
+        assert_eq!(std::fs::read(tmp.path().join("b")).unwrap(), b"c");
+    }
+}
+
+#[test]
+fn a_reader_sees_the_old_file_or_the_new_one() {
+    let tmp = tempfile::tempdir().unwrap();
+    let copy = tmp.path().join("f");
+    let len = 200_000;
+    std::fs::write(&copy, vec![0; len]).unwrap();
+    let done = AtomicBool::new(false);
+    let mut seen = 0;
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut reads = 0;
+            while !done.load(Ordering::Relaxed) {
+                let bytes = std::fs::read(&copy).expect("always there");
+                assert_eq!(bytes.len(), len);
+                assert!(bytes.iter().all(|byte| *byte == bytes[0]), "a mixture");
+                reads += 1;
+            }
+            reads
+        });
+        for round in 1..60_u8 {
+            let way = WAYS[usize::from(round) % 2];
+            put(tmp.path(), &vec![round; len], Existing::Replace, way).unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+        seen = reader.join().unwrap();
+    });
+    assert!(seen > 0);
+    assert_names(tmp.path(), &["f"]);
+}
+
+#[test]
+fn only_files_and_links_are_replaced() {
+    let tmp = tempfile::tempdir().unwrap();
+    let copy = tmp.path().join("f");
+    let all = [
+        Existing::Refuse,
+        Existing::Replace,
+        Existing::Append,
+        Existing::Truncate,
+    ];
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &copy,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .unwrap();
+    for existing in all {
+        let refused = put(tmp.path(), b"x", existing, Way::Unnamed).unwrap_err();
+        assert_eq!(refused.errno(), Errno::EEXIST, "{existing:?}");
+    }
+    std::fs::remove_file(&copy).unwrap();
+    std::fs::create_dir(&copy).unwrap();
+    for existing in all {
+        let refused = put(tmp.path(), b"x", existing, Way::Unnamed)
+            .unwrap_err()
+            .errno();
+        assert!(
+            [Errno::EEXIST, Errno::EISDIR].contains(&refused),
+            "{existing:?}"
+        );
+    }
+    for existing in [Existing::Replace, Existing::Truncate] {
+        let policy = policy(existing);
+        let refused = send(
+            memory("f", b"x"),
+            tmp.path(),
+            &dest("/dev/null"),
+            &policy,
+            Way::Unnamed,
+        );
+        assert_eq!(refused.unwrap_err().errno(), Errno::EEXIST);
+    }
+}
+
+#[test]
+fn a_running_program_is_replaced_but_not_written_to() {
+    let tmp = tempfile::tempdir().unwrap();
+    let copy = tmp.path().join("f");
+    std::fs::copy("/bin/sleep", &copy).unwrap();
+    let mut child = std::process::Command::new(&copy).arg("60").spawn().unwrap();
+    let appended = put(tmp.path(), b"x", Existing::Append, Way::Unnamed);
+    let replaced = put(tmp.path(), b"x", Existing::Replace, Way::Unnamed);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(appended.unwrap_err().errno(), Errno::ETXTBSY);
+    replaced.unwrap();
+}
