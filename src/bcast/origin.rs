@@ -108,7 +108,10 @@ impl Origin {
                 if self.deadline.is_some_and(|deadline| now >= deadline) {
                     self.deadline = None;
                     let why = Failure::client(libc::ETIMEDOUT, "the time limit has expired");
-                    self.last_call = Some(now.saturating_add(millis(Self::GRACE)));
+                    // Also where the decision to publish is taken already, and
+                    // no later than a call-off has set it.
+                    self.last_call
+                        .get_or_insert(now.saturating_add(millis(Self::GRACE)));
                     self.call_off(now, why, out);
                 }
                 if self.last_call.is_some_and(|last| now >= last) {
@@ -128,19 +131,27 @@ impl Origin {
         self.decide(now, outputs, out);
     }
 
-    /// Passes on what is to be done, and acts upon what the ranks report.
+    /// Passes on what is to be done, then acts upon what the ranks report: what
+    /// follows from a report must come after everything that came with it.
     fn decide(&mut self, now: Millis, outputs: Vec<Output>, out: &mut Vec<Output>) {
+        let mut reports = Vec::new();
         for output in outputs {
             match output {
-                Output::Up(Up::Failure(failure)) => {
+                Output::Up(report @ (Up::Failure(_) | Up::Prepared)) => reports.push(report),
+                Output::Up(Up::Ready { .. }) => {}
+                other => out.push(other),
+            }
+        }
+        for report in reports {
+            match report {
+                Up::Failure(failure) => {
                     self.failures.push(failure.clone());
                     if !self.partial {
                         self.call_off(now, failure, out);
                     }
                 }
-                Output::Up(Up::Prepared) => self.prepared(now, out),
-                Output::Up(Up::Ready { .. }) => {}
-                other => out.push(other),
+                Up::Prepared => self.prepared(now, out),
+                Up::Ready { .. } | Up::Progress { .. } | Up::Done(_) => {}
             }
         }
     }
@@ -175,4 +186,95 @@ impl Origin {
 
 fn millis(duration: Duration) -> Millis {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frame::Frame;
+    use super::super::id::TransferId;
+    use super::super::item::Item;
+    use super::super::tree::Tree;
+    use super::*;
+
+    /// A client that feeds each of `ranks` itself.
+    fn client(ranks: &[u32], timeout: Option<Duration>, out: &mut Vec<Output>) -> Origin {
+        let config = Config {
+            local: None,
+            children: ranks
+                .iter()
+                .map(|&rank| Tree::kary(&[rank], 1).unwrap())
+                .collect(),
+            window: 200,
+            stall: Duration::from_secs(30),
+            watch_upstream: true,
+        };
+        Origin::new(config, ranks.len(), false, timeout, 0, out)
+    }
+
+    /// A message of 64 bytes.
+    fn hole(seq: u64) -> Frame {
+        let item = Item::Hole {
+            offset: seq,
+            len: 1,
+        };
+        Frame::encode(TransferId::from_bytes([1; 16]), seq, 0, &item)
+    }
+
+    fn lost(child: usize) -> Input {
+        Input::ChildLost {
+            child,
+            errno: libc::ENOSYS,
+            text: "gone".into(),
+        }
+    }
+
+    #[test]
+    fn nothing_follows_the_end() {
+        let mut out = Vec::new();
+        let mut origin = client(&[0], None, &mut out);
+        origin.handle(0, Input::Frame(hole(0)), &mut out);
+        out.clear();
+        origin.handle(1, lost(0), &mut out);
+        assert!(origin.is_finished());
+        assert!(out.contains(&Output::Ack { bytes: 64 }), "{out:?}");
+        assert_eq!(out.last(), Some(&Output::Finished));
+    }
+
+    #[test]
+    fn no_data_follows_the_call_off() {
+        let mut out = Vec::new();
+        let mut origin = client(&[0, 1], None, &mut out);
+        let ready = Input::Child {
+            child: 1,
+            up: Up::Ready { window: 200 },
+        };
+        origin.handle(0, ready, &mut out);
+        origin.handle(0, Input::Frame(hole(0)), &mut out);
+        origin.handle(0, Input::Frame(hole(1)), &mut out);
+        out.clear();
+        // The second message did not fit into half of the window.
+        origin.handle(1, lost(0), &mut out);
+        let aborted = out
+            .iter()
+            .position(|o| matches!(o, Output::AbortChild { child: 1, .. }));
+        let sent = out
+            .iter()
+            .rposition(|o| matches!(o, Output::SendFrame { child: 1, .. }));
+        assert!(
+            aborted.is_some() && sent.is_some() && sent < aborted,
+            "{out:?}"
+        );
+    }
+
+    #[test]
+    fn the_time_limit_does_not_prolong_the_wait_after_a_call_off() {
+        let mut out = Vec::new();
+        let mut origin = client(&[0], Some(Duration::from_secs(10)), &mut out);
+        let why = Failure::client(libc::ECANCELED, "enough");
+        origin.handle(9000, Input::Abort(why), &mut out);
+        origin.handle(10_000, Input::Tick, &mut out);
+        assert!(!origin.is_finished());
+        origin.handle(11_000, Input::Tick, &mut out);
+        assert!(origin.is_finished());
+    }
 }

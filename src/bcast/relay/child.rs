@@ -41,7 +41,7 @@ pub(super) struct Child {
 }
 
 impl Child {
-    pub(super) fn new(tree: Tree, now: Millis) -> Self {
+    pub(super) fn new(tree: Tree, now: Millis, ping_due: Millis) -> Self {
         Self {
             tree,
             state: State::Opening,
@@ -49,7 +49,7 @@ impl Child {
             next_seq: 0,
             in_flight: 0,
             heard: now,
-            ping_due: now + super::Relay::PING,
+            ping_due,
             progress: 0,
         }
     }
@@ -102,8 +102,10 @@ impl Child {
         false
     }
 
+    /// Takes a failure that is certain to have changed nothing on its rank: not
+    /// one of a rank that was told to publish and then lost.
     pub(super) fn note(&mut self, failure: &Failure) {
-        if self.failures.len() < self.tree.size() {
+        if self.state != State::Committing && self.failures.len() < self.tree.size() {
             self.failures.push(failure.clone());
         }
     }

@@ -201,6 +201,7 @@ pub struct Relay {
     rank: Option<u32>,
     window: u64,
     stall: Millis,
+    ping: Millis,
     watch_upstream: bool,
     phase: Phase,
     /// Nobody upstream listens any more.
@@ -225,15 +226,23 @@ impl Relay {
     /// How often [`Input::Tick`] is wanted.
     pub const TICK: Duration = Duration::from_millis(250);
 
-    /// An idle edge is asked for a sign of life so often.
+    /// An idle edge is asked for a sign of life so often, or four times in the
+    /// time after which a peer counts as lost, if that is shorter.
     const PING: Millis = 1000;
+
+    /// A shorter time to count as lost could not be told from a late tick.
+    const SHORTEST_STALL: Millis = 1000;
 
     /// Starts: opens the sink and the children.
     pub fn new(config: Config, now: Millis, out: &mut Vec<Output>) -> Self {
+        let stall = u64::try_from(config.stall.as_millis())
+            .unwrap_or(u64::MAX)
+            .max(Self::SHORTEST_STALL);
+        let ping = Self::PING.min(stall / 4);
         let children: Vec<Child> = config
             .children
             .into_iter()
-            .map(|tree| Child::new(tree, now))
+            .map(|tree| Child::new(tree, now, now + ping))
             .collect();
         out.extend((0..children.len()).map(Output::OpenChild));
         let local = match config.local {
@@ -246,7 +255,8 @@ impl Relay {
         let mut relay = Self {
             rank: config.local,
             window: config.window,
-            stall: u64::try_from(config.stall.as_millis()).unwrap_or(u64::MAX),
+            stall,
+            ping,
             watch_upstream: config.watch_upstream,
             phase: Phase::Streaming,
             orphan: false,
@@ -312,7 +322,7 @@ impl Relay {
             Input::ChildAlive { child } => {
                 if let Some(peer) = self.children.get_mut(child) {
                     peer.heard = now;
-                    peer.ping_due = now + Self::PING;
+                    peer.ping_due = now + self.ping;
                 }
             }
             Input::ChildLost { child, errno, text } => {
@@ -348,15 +358,15 @@ impl Relay {
                     self.next_seq
                 )
             };
-            out.push(Output::Ack {
-                bytes: frame.cost(),
-            });
             let why = Failure {
                 rank: self.rank,
                 errno: libc::EPROTO,
                 text,
             };
             self.broken(why, out);
+            out.push(Output::Ack {
+                bytes: frame.cost(),
+            });
             return;
         }
         self.next_seq += 1;
@@ -377,13 +387,7 @@ impl Relay {
     /// Sends what the windows allow, then lets go of what nobody needs.
     fn pump(&mut self, now: Millis, out: &mut Vec<Output>) {
         if self.phase == Phase::Streaming {
-            let fed = self
-                .children
-                .iter()
-                .filter(|child| child.wants_data())
-                .count()
-                .max(1);
-            let share = self.window / fed as u64;
+            let share = self.share();
             for (at, child) in self.children.iter_mut().enumerate() {
                 while let Some(window) = child.streaming()
                     && let Some(next) = child.next_seq.checked_sub(self.held_from)
@@ -398,7 +402,7 @@ impl Relay {
                     }
                     child.in_flight += cost;
                     child.next_seq += 1;
-                    child.ping_due = now + Self::PING;
+                    child.ping_due = now + self.ping;
                     out.push(Output::SendFrame {
                         child: at,
                         frame: held.frame.clone(),
@@ -417,6 +421,23 @@ impl Relay {
             self.held.pop_front();
             self.held_from += 1;
         }
+    }
+
+    /// Bytes that may be on their way to each child that takes data.
+    fn share(&self) -> u64 {
+        let fed = self
+            .children
+            .iter()
+            .filter(|child| child.wants_data())
+            .count();
+        // What is still on its way to those that failed early counts too.
+        let late: u64 = self
+            .children
+            .iter()
+            .filter(|child| child.is_live() && !child.wants_data())
+            .map(|child| child.in_flight)
+            .sum();
+        self.window.saturating_sub(late) / fed.max(1) as u64
     }
 
     /// Moves to the next phase when everybody is there.
@@ -466,6 +487,7 @@ impl Relay {
     }
 
     fn drop_held(&mut self, out: &mut Vec<Output>) {
+        self.held_from += self.held.len() as u64;
         for held in self.held.drain(..) {
             out.push(Output::Ack {
                 bytes: held.frame.cost(),
@@ -496,10 +518,8 @@ impl Relay {
         if self.phase != Phase::Streaming {
             return;
         }
-        if self.local == Local::Writing {
+        if matches!(self.local, Local::Writing | Local::Prepared) {
             out.push(Output::SinkAbort);
-        }
-        if self.rank.is_some() && !self.is_over_here() {
             self.local = Local::Over(Outcome::Failed(why.clone()));
         }
         for at in 0..self.children.len() {
@@ -511,6 +531,7 @@ impl Relay {
             }
             self.children[at].fail_all(&why);
         }
+        self.drop_held(out);
         self.up(Up::Failure(why), out);
     }
 
@@ -690,7 +711,7 @@ impl Relay {
                 let text = format!("no sign of life for {} s", self.stall / 1000);
                 self.child_lost(at, libc::ETIMEDOUT, &text, out);
             } else if now >= child.ping_due {
-                child.ping_due = now + Self::PING;
+                child.ping_due = now + self.ping;
                 out.push(Output::PingChild(at));
             }
         }

@@ -247,3 +247,110 @@ fn a_leaving_process_answers_for_everybody_at_once() {
     );
     assert!(bench.relay.is_finished());
 }
+
+/// The costs that are acknowledged, in order.
+fn acked(out: &[Output]) -> Vec<u64> {
+    let cost = |output: &Output| match output {
+        Output::Ack { bytes } => Some(*bytes),
+        _ => None,
+    };
+    out.iter().filter_map(cost).collect()
+}
+
+#[test]
+fn what_is_held_is_acknowledged_before_what_breaks_the_stream() {
+    let mut bench = Bench::new(&[1], 10_000);
+    bench.sink(SinkEvent::Opened);
+    bench.feed(Input::Frame(data(0)));
+    bench.feed(Input::Frame(data(1)));
+    let out = bench.feed(Input::Frame(fin(9)));
+    assert_eq!(acked(&out), [164, 164, 64]);
+    assert_eq!(bench.relay.held_bytes(), 0);
+}
+
+#[test]
+fn a_stream_that_breaks_after_the_local_copy_is_verified_drops_the_copy() {
+    for last in [Input::Frame(fin(0)), Input::Commit] {
+        let mut bench = Bench::new(&[1], 10_000);
+        bench.sink(SinkEvent::Opened);
+        bench.feed(Input::Frame(fin(0)));
+        bench.sink(SinkEvent::Wrote);
+        bench.sink(SinkEvent::Prepared);
+        let out = bench.feed(last);
+        assert!(out.contains(&Output::SinkAbort), "{out:?}");
+    }
+}
+
+#[test]
+fn a_short_stall_time_leaves_time_for_signs_of_life() {
+    let mut out = Vec::new();
+    let config = Config {
+        local: None,
+        children: vec![Tree::kary(&[1], 1).unwrap()],
+        window: 1000,
+        stall: Duration::from_millis(100),
+        watch_upstream: true,
+    };
+    let mut relay = Relay::new(config, 0, &mut out);
+    for now in [250, 500, 750, 1000] {
+        out.clear();
+        relay.handle(now, Input::Tick, &mut out);
+        assert_eq!(out, [Output::PingChild(0)], "at {now} ms");
+    }
+}
+
+#[test]
+fn bytes_on_their_way_to_a_child_that_failed_early_count_against_the_window() {
+    let mut bench = Bench::new(&[1, 2], 400);
+    bench.child(0, Up::Ready { window: 400 });
+    bench.feed(Input::Frame(data(0)));
+    bench.feed(Input::Frame(data(1)));
+    bench.child(0, Up::Prepared);
+    // 164 bytes are with the first child; two more messages would make 492.
+    assert_eq!(sends(&bench.child(1, Up::Ready { window: 400 })), 1);
+    let credit = Input::Credit {
+        child: 0,
+        bytes: 164,
+    };
+    assert_eq!(sends(&bench.feed(credit)), 1);
+}
+
+#[test]
+fn a_rank_that_was_lost_in_the_commit_stays_unknown_when_its_parent_is_lost_too() {
+    let mut out = Vec::new();
+    let config = Config {
+        local: None,
+        children: vec![Tree::kary(&[1, 2], 1).unwrap()],
+        window: 1000,
+        stall: Duration::from_secs(30),
+        watch_upstream: true,
+    };
+    let mut relay = Relay::new(config, 0, &mut out);
+    let lost = Failure::on(2, libc::ENOSYS, "gone");
+    for input in [
+        Input::Frame(fin(0)),
+        Input::Child {
+            child: 0,
+            up: Up::Prepared,
+        },
+        Input::Commit,
+        Input::Child {
+            child: 0,
+            up: Up::Failure(lost),
+        },
+        Input::ChildLost {
+            child: 0,
+            errno: libc::ENOSYS,
+            text: "gone".into(),
+        },
+    ] {
+        out.clear();
+        relay.handle(0, input, &mut out);
+    }
+    let done = out.iter().find_map(|output| match output {
+        Output::Up(Up::Done(results)) => Some(results),
+        _ => None,
+    });
+    let unknown = |result: &RankResult| matches!(result.outcome, Outcome::Unknown(_));
+    assert!(done.unwrap().iter().all(unknown), "{out:?}");
+}

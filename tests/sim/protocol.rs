@@ -1,0 +1,171 @@
+//! What a relay may ask of its driver, and in which order.
+
+use flux_bcast::bcast::frame::Frame;
+use flux_bcast::bcast::frame::Kind;
+use flux_bcast::bcast::message::Up;
+use flux_bcast::bcast::relay::Input;
+use flux_bcast::bcast::relay::Output;
+use flux_bcast::bcast::relay::SinkEvent;
+
+use super::promises::Check;
+
+#[derive(Debug, Default)]
+struct Child {
+    opened: bool,
+    ready: bool,
+    prepared: bool,
+    sent: u64,
+    fin: bool,
+    told_commit: bool,
+    told_abort: bool,
+}
+
+/// Follows one relay.
+#[derive(Debug, Default)]
+pub(crate) struct Protocol {
+    /// Nobody above gives it orders.
+    origin: bool,
+    children: Vec<Child>,
+    told_commit: bool,
+    orphan: bool,
+    sink_opened: bool,
+    sink_frames: u64,
+    sink_fin: bool,
+    sink_preparing: bool,
+    sink_prepared: bool,
+    sink_commit: bool,
+    sink_abort: bool,
+    up_prepared: bool,
+    up_done: bool,
+    finished: bool,
+}
+
+impl Protocol {
+    pub(crate) fn new(origin: bool, children: usize) -> Self {
+        Self {
+            origin,
+            children: (0..children).map(|_| Child::default()).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Notes what the relay is told.
+    pub(crate) fn input(&mut self, input: &Input) {
+        match input {
+            Input::Commit => self.told_commit = true,
+            Input::UpstreamLost => self.orphan = true,
+            Input::Sink(SinkEvent::Prepared) => self.sink_prepared = true,
+            Input::Child { child, up } => {
+                if let Some(child) = self.children.get_mut(*child) {
+                    match up {
+                        Up::Ready { .. } => child.ready = true,
+                        Up::Prepared => child.prepared = true,
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Judges what it asks for.
+    pub(crate) fn output(&mut self, output: &Output) -> Check {
+        let wrong = |what: &str| Err(format!("{what}: {output:?}"));
+        if self.finished {
+            return wrong("something follows the end");
+        }
+        if self.up_done && *output != Output::Finished {
+            return wrong("something follows the answer");
+        }
+        match output {
+            Output::OpenChild(at)
+            | Output::CommitChild(at)
+            | Output::PingChild(at)
+            | Output::SendFrame { child: at, .. }
+            | Output::AbortChild { child: at, .. } => {
+                let Some(child) = self.children.get_mut(*at) else {
+                    return wrong("no such child");
+                };
+                return child.output(output, self.told_commit || self.origin);
+            }
+            Output::SinkOpen => {
+                if std::mem::replace(&mut self.sink_opened, true) {
+                    return wrong("the sink is opened again");
+                }
+            }
+            Output::SinkFrame(frame) => return self.sink_frame(frame),
+            Output::SinkPrepare => {
+                let again = std::mem::replace(&mut self.sink_preparing, true);
+                if again || !self.sink_fin || self.sink_abort {
+                    return wrong("not the time to prepare");
+                }
+            }
+            Output::SinkCommit => {
+                let again = std::mem::replace(&mut self.sink_commit, true);
+                let told = self.origin || self.told_commit;
+                if again || !told || !self.sink_prepared || self.sink_abort {
+                    return wrong("not the time to publish");
+                }
+            }
+            Output::SinkAbort => {
+                let again = std::mem::replace(&mut self.sink_abort, true);
+                if again || self.sink_commit || !self.sink_opened {
+                    return wrong("not the time to abort");
+                }
+            }
+            Output::Up(_) if self.orphan => return wrong("nobody listens"),
+            Output::Up(Up::Prepared) => {
+                if std::mem::replace(&mut self.up_prepared, true) {
+                    return wrong("told before");
+                }
+            }
+            Output::Up(Up::Done(_)) => self.up_done = true,
+            Output::Up(_) | Output::Ack { .. } => {}
+            Output::Finished => self.finished = true,
+        }
+        Ok(())
+    }
+
+    fn sink_frame(&mut self, frame: &Frame) -> Check {
+        if !self.sink_opened || self.sink_abort || self.sink_fin {
+            return Err(format!("not the time to write: {frame:?}"));
+        }
+        if frame.seq() != self.sink_frames {
+            return Err(format!("frame out of order for the sink: {frame:?}"));
+        }
+        self.sink_frames += 1;
+        self.sink_fin = frame.kind() == Kind::Fin;
+        Ok(())
+    }
+}
+
+impl Child {
+    fn output(&mut self, output: &Output, told: bool) -> Check {
+        let wrong = |what: &str| Err(format!("{what}: {output:?}"));
+        match output {
+            Output::OpenChild(_) if !self.opened => self.opened = true,
+            Output::OpenChild(_) => return wrong("opened again"),
+            _ if !self.opened => return wrong("not opened yet"),
+            Output::SendFrame { frame, .. } => {
+                if !self.ready || self.fin || self.told_abort {
+                    return wrong("not the time to send");
+                }
+                if frame.seq() != self.sent {
+                    return wrong("sent out of order");
+                }
+                self.sent += 1;
+                self.fin = frame.kind() == Kind::Fin;
+            }
+            Output::CommitChild(_) => {
+                let again = std::mem::replace(&mut self.told_commit, true);
+                if again || !told || !self.prepared || self.told_abort {
+                    return wrong("not the time to publish");
+                }
+            }
+            // May be said again: it is harmless, and may not have been heard.
+            Output::AbortChild { .. } => self.told_abort = true,
+            _ => {}
+        }
+        Ok(())
+    }
+}
