@@ -186,7 +186,11 @@ fn poison(payload: Box<dyn Any + Send>) {
     };
     // A payload's Drop may panic too; then it is leaked.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(payload))).map_err(std::mem::forget);
-    if first && let Some(callback) = CALLBACK.take() {
+    if !first {
+        return;
+    }
+    super::shell::release_completion_refs();
+    if let Some(callback) = CALLBACK.take() {
         let _ = catch_unwind(AssertUnwindSafe(|| callback(&report))).map_err(std::mem::forget);
     }
 }

@@ -52,6 +52,10 @@
 //!   keeps the reactor that it was made for alive.
 //! - **F8, signals.** A reactor that watches a signal blocks it in its own
 //!   thread only and reads it from a signalfd; see [`thread`].
+//! - **F9, task list.** The shell has one cursor for its tasks; walking them
+//!   inside a `task.*` event makes it start the same task again.
+//! - **F10, environment.** The shell keeps the job's environment as JSON, hence
+//!   as UTF-8; a task's own environment holds any bytes.
 
 pub mod error;
 pub mod future;

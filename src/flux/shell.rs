@@ -1,11 +1,14 @@
 //! The job shell: what it knows of the job, its options and environment, its
 //! service, and its fate.
 
+use std::cell::RefCell;
 use std::ffi::CStr;
+use std::ffi::CString;
 use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::ffi::c_char;
 use std::ffi::c_int;
+use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 use std::ptr::NonNull;
@@ -214,14 +217,21 @@ impl Shell {
     }
 
     /// Sets a variable in the environment of all tasks of this shell that have
-    /// not been started yet; any bytes but NUL.
+    /// not been started yet. The shell keeps the environment as JSON, so the
+    /// value must be UTF-8; [`Task::setenv`] takes any bytes.
     ///
     /// # Errors
-    /// EINVAL for a NUL; ENOMEM.
+    /// EILSEQ if the value is not UTF-8; EINVAL for a NUL; ENOMEM.
     pub fn setenv(self, name: &str, value: impl AsRef<OsStr>) -> Result<()> {
         let api = host::shell()?;
         let cname = cstr::cstring(name)?;
-        let value = cstr::cstring(value.as_ref().as_bytes())?;
+        let value = value.as_ref();
+        let text = value.to_str().ok_or_else(|| {
+            let shown = value.to_string_lossy();
+            let text = format!("set environment variable {name}: \"{shown}\" is not UTF-8");
+            Error::with_text(Errno::EILSEQ, text)
+        })?;
+        let value = cstr::cstring(text)?;
         // SAFETY: the shell exists; C strings, and a format that takes one.
         check_rc(unsafe {
             (api.flux_shell_setenvf)(
@@ -308,12 +318,18 @@ impl Shell {
     pub fn completion_ref(self, name: &str) -> Result<CompletionRef> {
         let api = host::shell()?;
         let name = cstr::cstring(name)?;
+        let id = HELD.with_borrow(|held| held.last().map_or(0, |last| last.id + 1));
         // SAFETY: the shell exists; a format that takes the string.
         check_rc(unsafe {
             (api.flux_shell_add_completion_ref)(self.raw(), c"%s".as_ptr(), name.as_ptr())
         })
         .context("add completion reference")?;
-        Ok(CompletionRef { shell: self, name })
+        let shell = self;
+        HELD.with_borrow_mut(|held| held.push(Held { id, shell, name }));
+        Ok(CompletionRef {
+            id,
+            thread: PhantomData,
+        })
     }
 
     /// The task that the current `task.*` event is about.
@@ -325,12 +341,18 @@ impl Shell {
         Some(unsafe { Task::new(task) })
     }
 
-    /// The tasks of this shell.
-    pub fn tasks(&self) -> Vec<Task<'_>> {
+    /// The tasks of this shell. Not inside a `task.*` event: the host walks the
+    /// same list with the same cursor there (F9).
+    ///
+    /// # Errors
+    /// EBUSY inside a `task.*` event.
+    pub fn tasks(&self) -> Result<Vec<Task<'_>>> {
+        let api = host::shell()?;
+        if self.current_task().is_some() {
+            let text = "the tasks cannot be listed inside the event of one";
+            return Err(Error::with_text(Errno::EBUSY, text));
+        }
         let mut tasks = Vec::new();
-        let Ok(api) = host::shell() else {
-            return tasks;
-        };
         // SAFETY: the shell exists.
         let mut next = unsafe { api.flux_shell_task_first(self.raw()) };
         while let Some(task) = NonNull::new(next) {
@@ -339,7 +361,7 @@ impl Shell {
             // SAFETY: the shell exists.
             next = unsafe { api.flux_shell_task_next(self.raw()) };
         }
-        tasks
+        Ok(tasks)
     }
 
     /// The shell's log, under the plugin's name.
@@ -373,15 +395,34 @@ fn parsed<T: serde::de::DeserializeOwned>(
     json.json().context(what)
 }
 
-/// Keeps the shell's main loop running; see [`Shell::completion_ref`].
+/// Keeps the shell's main loop running; see [`Shell::completion_ref`]. After a
+/// panic all of them are released, for nobody would do it later.
 #[derive(Debug)]
 #[must_use = "dropping it lets the shell end"]
 pub struct CompletionRef {
+    id: u64,
+    thread: PhantomData<*const ()>,
+}
+
+/// What is behind a [`CompletionRef`].
+struct Held {
+    id: u64,
     shell: Shell,
-    name: std::ffi::CString,
+    name: CString,
+}
+
+thread_local! {
+    /// In ascending order of their ids.
+    static HELD: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Drop for CompletionRef {
+    fn drop(&mut self) {
+        let _ = HELD.try_with(|held| held.borrow_mut().retain(|held| held.id != self.id));
+    }
+}
+
+impl Drop for Held {
     fn drop(&mut self) {
         if let Ok(api) = host::shell() {
             // SAFETY: the shell exists; a format that takes the string. It
@@ -395,4 +436,9 @@ impl Drop for CompletionRef {
             };
         }
     }
+}
+
+/// Lets the shell end, whoever holds completion references.
+pub(crate) fn release_completion_refs() {
+    let _ = HELD.try_with(|held| held.take());
 }
