@@ -617,9 +617,11 @@ mod jobs {
         assert_eq!(serde_json::to_string(&id).unwrap(), "1234");
     }
 
+    /// The job runs long enough to be watched: Flux (0.88) may leave a watch
+    /// of a job unanswered that ends in that moment.
     fn submit() -> JobId {
         let output = std::process::Command::new("flux")
-            .args(["submit", "true"])
+            .args(["submit", "sleep", "0.5"])
             .output();
         let text = String::from_utf8(output.unwrap().stdout).unwrap();
         JobId::parse(text.trim()).unwrap()

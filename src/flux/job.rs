@@ -110,6 +110,10 @@ pub struct JobEvent {
 
 /// The events of one of a job's eventlogs, from the first one on. Dropping it
 /// tells the server to stop.
+///
+/// Flux (seen on 0.88, once in a hundred under load) may never answer a watch
+/// of the shell's eventlog if the job ends while the watch begins. Whoever
+/// must not hang watches the main eventlog too, or uses a timeout.
 #[derive(Debug)]
 #[must_use = "dropping it ends the watch"]
 pub struct JobEvents {
