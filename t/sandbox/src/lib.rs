@@ -1,1 +1,31 @@
-//! Embedded provider.
+//! Embedded provider: stands in for Flux on a machine that has none, for
+//! try-out and tests. Real processes, the real plugin, real files; no scheduler
+//! and no second Flux.
+//!
+//! - [`wire`], [`jobid`], [`idset`], [`fsd`], [`fields`]: formats.
+//! - [`host`]: what is behind Flux's handles (reactor, future, handle, plugin).
+//! - [`capi`]: libflux-core's functions of `include/flux_abi.h`, for C.
+//! - [`broker`]: the router and its jobs; one process plays all ranks.
+//! - `src/bin/flux`: the `flux` command; `src/bin/flux-shell`: the job shell.
+//!
+//! # Faults on demand
+//! What real Flux cannot do at will; read from the environment of `flux start`:
+//! - `FLUX_SANDBOX_DELAY=SECONDS`: every message between processes is held for
+//!   that long (order is kept).
+//! - `FLUX_SANDBOX_QUEUE_LIMIT=BYTES`: a process that does not read is cut off
+//!   when so much waits for it (0: never).
+//! - `FLUX_SANDBOX_CORES=N`: cores per rank (default: those of the machine).
+//!
+//! `FLUX_HANDLE_USERID` and `FLUX_HANDLE_ROLEMASK` give the messages of a
+//! process another sender, as in Flux.
+
+pub mod base64;
+pub mod broker;
+pub mod capi;
+pub mod errno;
+pub mod fields;
+pub mod fsd;
+pub mod host;
+pub mod idset;
+pub mod jobid;
+pub mod wire;

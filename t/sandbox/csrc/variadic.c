@@ -1,0 +1,181 @@
+/* variadic.c - the host functions that take printf(3) arguments
+ *
+ * Each formats its text here and hands it to a function of fixed arguments
+ * (src/bin/flux-shell), because stable Rust cannot define variadic functions.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct flux_shell;
+struct flux_command;
+
+int sandbox_shell_setenv (struct flux_shell *shell,
+                          int overwrite,
+                          const char *name,
+                          const char *value);
+int sandbox_shell_add_ref (struct flux_shell *shell, const char *name);
+int sandbox_shell_remove_ref (struct flux_shell *shell, const char *name);
+void sandbox_shell_log (const char *component,
+                        int level,
+                        const char *file,
+                        int line,
+                        const char *text);
+void sandbox_shell_fatal (const char *component,
+                          const char *file,
+                          int line,
+                          int errnum,
+                          int exit_code,
+                          const char *text);
+void sandbox_shell_raise (const char *type,
+                          int severity,
+                          int wait_status,
+                          const char *text);
+int sandbox_cmd_setenv (struct flux_command *cmd,
+                        int overwrite,
+                        const char *name,
+                        const char *value);
+
+/* What fits in a log message; longer text ends in '+'. */
+#define TEXT_SIZE 4096
+
+static void format (char *text, const char *fmt, va_list ap)
+{
+    int n = vsnprintf (text, TEXT_SIZE, fmt, ap);
+
+    if (n >= TEXT_SIZE)
+        text[TEXT_SIZE - 2] = '+';
+    else if (n > 0 && text[n - 1] == '\n')
+        text[n - 1] = '\0';
+}
+
+#define FORMAT(text, fmt)            \
+    do {                             \
+        va_list ap_;                 \
+        va_start (ap_, fmt);         \
+        format ((text), fmt, ap_);   \
+        va_end (ap_);                \
+    } while (0)
+
+#define ALLOC_FORMAT(rc, text, fmt)          \
+    do {                                     \
+        va_list ap_;                         \
+        va_start (ap_, fmt);                 \
+        rc = vasprintf (&(text), fmt, ap_);  \
+        va_end (ap_);                        \
+    } while (0)
+
+int flux_shell_setenvf (struct flux_shell *shell,
+                        int overwrite,
+                        const char *name,
+                        const char *fmt,
+                        ...)
+{
+    char *value = NULL;
+    int rc;
+
+    if (!shell || !name || !fmt) {
+        errno = EINVAL;
+        return -1;
+    }
+    ALLOC_FORMAT (rc, value, fmt);
+    if (rc < 0)
+        return -1;
+    rc = sandbox_shell_setenv (shell, overwrite, name, value);
+    free (value);
+    return rc;
+}
+
+int flux_shell_add_completion_ref (struct flux_shell *shell,
+                                   const char *fmt,
+                                   ...)
+{
+    char text[TEXT_SIZE];
+
+    if (!shell || !fmt) {
+        errno = EINVAL;
+        return -1;
+    }
+    FORMAT (text, fmt);
+    return sandbox_shell_add_ref (shell, text);
+}
+
+int flux_shell_remove_completion_ref (struct flux_shell *shell,
+                                      const char *fmt,
+                                      ...)
+{
+    char text[TEXT_SIZE];
+
+    if (!shell || !fmt) {
+        errno = EINVAL;
+        return -1;
+    }
+    FORMAT (text, fmt);
+    return sandbox_shell_remove_ref (shell, text);
+}
+
+void flux_shell_log (const char *component,
+                     int level,
+                     const char *file,
+                     int line,
+                     const char *fmt,
+                     ...)
+{
+    char text[TEXT_SIZE];
+
+    FORMAT (text, fmt);
+    sandbox_shell_log (component, level, file, line, text);
+}
+
+void flux_shell_fatal (const char *component,
+                       const char *file,
+                       int line,
+                       int errnum,
+                       int exit_code,
+                       const char *fmt,
+                       ...)
+{
+    char text[TEXT_SIZE];
+
+    FORMAT (text, fmt);
+    sandbox_shell_fatal (component, file, line, errnum, exit_code, text);
+}
+
+void flux_shell_raise (const char *type, int severity, const char *fmt, ...)
+{
+    char text[TEXT_SIZE];
+
+    FORMAT (text, fmt);
+    sandbox_shell_raise (type, severity, -1, text);
+}
+
+void flux_shell_raise_exit_status (int wait_status, const char *fmt, ...)
+{
+    char text[TEXT_SIZE];
+
+    FORMAT (text, fmt);
+    sandbox_shell_raise ("exec", 0, wait_status, text);
+}
+
+int flux_cmd_setenvf (struct flux_command *cmd,
+                      int overwrite,
+                      const char *name,
+                      const char *fmt,
+                      ...)
+{
+    char *value = NULL;
+    int rc;
+
+    if (!cmd || !name || !fmt) {
+        errno = EINVAL;
+        return -1;
+    }
+    ALLOC_FORMAT (rc, value, fmt);
+    if (rc < 0)
+        return -1;
+    rc = sandbox_cmd_setenv (cmd, overwrite, name, value);
+    free (value);
+    return rc;
+}

@@ -1,0 +1,85 @@
+//! What tasks print: line by line into the job's output log.
+
+use std::cell::RefCell;
+use std::io::Read;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::rc::Rc;
+
+use flux_sandbox::base64;
+use flux_sandbox::fields;
+use flux_sandbox::host::reactor::{Kind, POLLIN, Watcher};
+
+use serde_json::json;
+
+use crate::shell::Shell;
+use crate::task::{self, Task};
+
+/// The job's output log.
+const PATH: &str = "guest.output";
+/// A line that grows beyond this is passed on in pieces.
+const MAX_LINE: usize = 64 * 1024;
+
+/// The leader says what the log holds.
+pub(crate) fn write_header(shell: &Shell) {
+    let context = fields! {
+        "version": 1,
+        "encoding": json!({"stdout": "UTF-8", "stderr": "UTF-8"}),
+        "count": json!({"stdout": shell.info.ntasks, "stderr": shell.info.ntasks}),
+        "options": json!({}),
+    };
+    shell.post_later(PATH, "header", context);
+}
+
+/// Passes on one stream of a task.
+pub(crate) fn watch(shell: &Rc<Shell>, task: &Rc<Task>, stream: &'static str, fd: OwnedFd) {
+    let raw = fd.as_raw_fd();
+    let file = RefCell::new(std::fs::File::from(fd));
+    let pending = RefCell::new(Vec::new());
+    let weak = (Rc::downgrade(shell), Rc::downgrade(task));
+    let watcher = Watcher::new(
+        &shell.reactor,
+        Kind::Fd(raw, POLLIN),
+        Box::new(move |w, _| {
+            let (Some(shell), Some(task)) = (weak.0.upgrade(), weak.1.upgrade()) else {
+                w.stop();
+                return;
+            };
+            let mut buf = vec![0; MAX_LINE];
+            let n = file.borrow_mut().read(&mut buf).unwrap_or(0);
+            let mut pending = pending.borrow_mut();
+            pending.extend_from_slice(&buf[..n]);
+            while let Some(end) = pending.iter().position(|b| *b == b'\n') {
+                let line: Vec<u8> = pending.drain(..=end).collect();
+                post(&shell, &task, stream, &line, false);
+            }
+            if n == 0 || pending.len() >= MAX_LINE {
+                let rest = std::mem::take(&mut *pending);
+                if !rest.is_empty() {
+                    post(&shell, &task, stream, &rest, false);
+                }
+            }
+            if n == 0 {
+                w.stop();
+                post(&shell, &task, stream, b"", true);
+                task.open_streams.set(task.open_streams.get() - 1);
+                task::complete_if_done(&shell, &task);
+            }
+        }),
+    );
+    watcher.start();
+}
+
+fn post(shell: &Shell, task: &Task, stream: &str, data: &[u8], eof: bool) {
+    let rank = task.rank.to_string();
+    let mut context = fields! { "stream": stream, "rank": rank };
+    if eof {
+        context.0.push(("eof".to_owned(), true.into()));
+    } else {
+        let (data, encoded) = base64::to_json(data);
+        if encoded {
+            context.0.push(("encoding".to_owned(), "base64".into()));
+        }
+        context.0.push(("data".to_owned(), data));
+    }
+    shell.post_later(PATH, "data", context);
+}

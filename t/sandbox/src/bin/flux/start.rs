@@ -1,0 +1,228 @@
+//! `flux start`: an instance on this machine, for as long as a command runs.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::rc::Rc;
+
+use flux_sandbox::broker::{Broker, Config, Parent};
+use flux_sandbox::host::handle::Handle;
+use flux_sandbox::host::reactor::{self, Kind, Reactor, Watcher};
+
+use crate::args::{self, flag, with};
+use crate::driver;
+use crate::fail::{Fail, Outcome};
+
+const OPTIONS: &[args::Opt] = &[
+    with('s', "test-size"),
+    with('S', "setattr"),
+    with('o', "broker-opts"),
+    with('c', "config-path"),
+    flag('v', "verbose"),
+    with(' ', "test-rundir"),
+];
+
+/// What a job's environment must not leak into an instance below it.
+const JOB_VARIABLES: &[&str] = &[
+    "FLUX_JOB_ID",
+    "FLUX_JOB_SIZE",
+    "FLUX_JOB_NNODES",
+    "FLUX_JOB_TMPDIR",
+    "FLUX_JOB_ID_PATH",
+    "FLUX_TASK_RANK",
+    "FLUX_TASK_LOCAL_ID",
+    "FLUX_KVS_NAMESPACE",
+    "FLUX_ENCLOSING_ID",
+    "PMI_FD",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "PMI_PORT",
+    "PMI_ID",
+];
+
+/// Runs `flux start`.
+pub(crate) fn run(words: &[String]) -> Outcome {
+    let given = args::parse("start", OPTIONS, words, false)?;
+    let size = match given.get("test-size") {
+        None => 1,
+        Some(text) => match text.parse() {
+            Ok(n) if n > 0 => n,
+            _ => return Err(Fail::new("flux-start: --test-size argument must be > 0")),
+        },
+    };
+    let mut attrs = BTreeMap::new();
+    for text in given.all("setattr") {
+        add_attr(&mut attrs, text)?;
+    }
+    for opts in given.all("broker-opts") {
+        for text in opts.split(',') {
+            let text = text
+                .strip_prefix("-S")
+                .or_else(|| text.strip_prefix("--setattr="))
+                .unwrap_or(text);
+            if !text.starts_with('-') {
+                add_attr(&mut attrs, text)?;
+            }
+        }
+    }
+    serve(size, attrs, &given.operands)
+}
+
+fn add_attr(attrs: &mut BTreeMap<String, String>, text: &str) -> Result<(), Fail> {
+    let Some((name, value)) = text.split_once('=') else {
+        let text = format!("flux-start: {text}: expected NAME=VALUE");
+        return Err(Fail::new(text));
+    };
+    attrs.insert(name.to_owned(), value.to_owned());
+    Ok(())
+}
+
+/// Runs an instance until `command` (default: the user's shell) ends; its exit
+/// code is that of the command.
+pub(crate) fn serve(size: u32, attrs: BTreeMap<String, String>, command: &[String]) -> Outcome {
+    let fail =
+        |what: &str, e: &dyn std::fmt::Display| Fail::new(format!("flux-start: {what}: {e}"));
+    let rundir = make_rundir(&attrs).map_err(|e| fail("rundir", &e))?;
+    let own = driver::self_dir().ok_or_else(|| fail("own path", &"unknown"))?;
+    link_library(&own, &rundir).map_err(|e| fail("libflux-core", &e))?;
+    let parent = enclosing_job();
+    let reactor = Reactor::new();
+    let config = Config {
+        size,
+        rundir: rundir.clone(),
+        shell: own.join("flux-shell"),
+        attrs,
+        parent,
+    };
+    let broker = Broker::start(config, &reactor).map_err(|e| fail("broker", &e))?;
+    let code = run_program(&broker, &reactor, &rundir, command);
+    broker.borrow_mut().cancel_all();
+    while broker.borrow().is_busy() {
+        if reactor.run(reactor::ONCE).is_err() {
+            break;
+        }
+    }
+    let _ = std::fs::remove_dir_all(&rundir);
+    code
+}
+
+fn make_rundir(attrs: &BTreeMap<String, String>) -> std::io::Result<PathBuf> {
+    if let Some(dir) = attrs.get("rundir") {
+        std::fs::create_dir_all(dir)?;
+        return Ok(dir.into());
+    }
+    let tmp = std::env::var("TMPDIR").unwrap_or_else(|_| "/tmp".to_owned());
+    for _ in 0..100 {
+        let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid")?;
+        let path = Path::new(&tmp).join(format!("flux-{}", &uuid[..6]));
+        use std::os::unix::fs::DirBuilderExt;
+        match std::fs::DirBuilder::new().mode(0o700).create(&path) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            other => return other.map(|()| path),
+        }
+    }
+    Err(std::io::ErrorKind::AlreadyExists.into())
+}
+
+/// Clients find our library under Flux's name.
+fn link_library(own: &Path, rundir: &Path) -> std::io::Result<()> {
+    let dir = rundir.join("lib");
+    std::fs::create_dir_all(&dir)?;
+    for name in ["libflux-core.so.2", "libflux-core.so"] {
+        let link = dir.join(name);
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(own.join("libflux_sandbox.so"), link)?;
+    }
+    Ok(())
+}
+
+/// The job that this instance is a task of.
+fn enclosing_job() -> Option<Parent> {
+    let uri = std::env::var("FLUX_URI").ok()?;
+    let jobid = std::env::var("FLUX_JOB_ID").ok()?;
+    let level = Handle::open(Some(&uri))
+        .and_then(|h| h.attr_string("instance-level"))
+        .ok()
+        .and_then(|s| s.parse().ok())
+        .unwrap_or(0);
+    let jobid_path = std::env::var("FLUX_JOB_ID_PATH").unwrap_or_else(|_| format!("/{jobid}"));
+    Some(Parent {
+        uri,
+        jobid,
+        jobid_path,
+        level,
+    })
+}
+
+fn run_program(
+    broker: &Rc<RefCell<Broker>>,
+    reactor: &Rc<Reactor>,
+    rundir: &Path,
+    command: &[String],
+) -> Outcome {
+    let fallback = [std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned())];
+    let command = if command.is_empty() {
+        &fallback
+    } else {
+        command
+    };
+    let mut library_path = rundir.join("lib").display().to_string();
+    if let Ok(old) = std::env::var("LD_LIBRARY_PATH")
+        && !old.is_empty()
+    {
+        library_path = format!("{library_path}:{old}");
+    }
+    let mut program = Command::new(&command[0]);
+    program
+        .args(&command[1..])
+        .env("PATH", driver::path_with_self())
+        .env("LD_LIBRARY_PATH", library_path)
+        .env("FLUX_URI", broker.borrow().uri(0));
+    for name in JOB_VARIABLES {
+        program.env_remove(name);
+    }
+    let child = program.spawn().map_err(|e| {
+        let e = flux_sandbox::errno::Errno::from(e);
+        Fail::with_code(format!("flux-start: {}: {e}", command[0]), 127)
+    })?;
+    let pid = i32::try_from(child.id()).unwrap_or(0);
+    broker.borrow_mut().set_initial_program(pid);
+    let forwarders = forward_signals(reactor, pid);
+    while broker.borrow().initial_status().is_none() {
+        reactor
+            .run(0)
+            .map_err(|e| Fail::new(format!("flux-start: reactor: {e}")))?;
+    }
+    for w in forwarders {
+        w.stop();
+    }
+    let raw = broker.borrow().initial_status().unwrap_or(0);
+    let status = ExitStatus::from_raw(raw);
+    Ok(status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
+}
+
+/// Signals that would end us go to the program; its end is ours.
+fn forward_signals(reactor: &Rc<Reactor>, pid: i32) -> Vec<Rc<Watcher>> {
+    use rustix::process::{Pid, Signal, kill_process};
+    let signals = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+    let watchers = signals.map(|signum| {
+        let w = Watcher::new(
+            reactor,
+            Kind::Signal(signum),
+            Box::new(move |_, _| {
+                if let (Some(pid), Some(s)) =
+                    (Pid::from_raw(pid), Signal::from_named_raw(signum))
+                {
+                    let _ = kill_process(pid, s);
+                }
+            }),
+        );
+        w.start();
+        w
+    });
+    watchers.into()
+}
