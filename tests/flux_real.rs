@@ -499,17 +499,23 @@ mod watchers {
         let Some(conn) = connect() else { return };
         let reactor = conn.handle().reactor().unwrap();
         let (depth, deepest) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
-        let (d, m) = (Rc::clone(&depth), Rc::clone(&deepest));
+        let (calls, nested) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+        let (c, d, m) = (Rc::clone(&calls), Rc::clone(&depth), Rc::clone(&deepest));
         let tick = Duration::from_millis(1);
         let _timer = TimerWatcher::new(reactor, tick, Some(tick), move || {
+            c.set(c.get() + 1);
             d.set(d.get() + 1);
             m.set(m.get().max(d.get()));
-            std::thread::sleep(Duration::from_millis(3));
+            std::thread::sleep(tick * 3);
             reactor.run_nowait().unwrap();
             d.set(d.get() - 1);
         });
-        let start = Instant::now();
-        run_until(reactor, || start.elapsed() > Duration::from_millis(30));
+        // Shows that the nested run does serve others.
+        let (n, d) = (Rc::clone(&nested), Rc::clone(&depth));
+        let _other = TimerWatcher::new(reactor, tick, Some(tick), move || {
+            n.set(n.get() + d.get());
+        });
+        run_until(reactor, || calls.get() >= 5 && nested.get() > 0);
         assert_eq!((depth.get(), deepest.get()), (0, 1));
     }
 }
