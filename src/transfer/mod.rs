@@ -9,4 +9,5 @@
 pub mod driver;
 pub mod edge;
 pub mod reader;
+mod worker;
 pub mod writer;

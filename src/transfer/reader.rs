@@ -1,13 +1,15 @@
 //! The worker thread that reads the source.
 
-use std::thread;
+use std::path::Path;
 
 use crossbeam_channel as channel;
 
+use super::worker;
 use crate::bcast::frame::Frame;
 use crate::bcast::id::TransferId;
 use crate::bcast::item::Item;
 use crate::bcast::name::RawName;
+use crate::errno::Errno;
 use crate::file::FileError;
 use crate::file::Source;
 use crate::file::SourceSpec;
@@ -62,9 +64,15 @@ impl Reader {
     ) -> Result<Self> {
         let (events, receiver) = wakeup(reactor, QUEUE, QUEUE / 4, on_event)?;
         let (commands, queue) = channel::unbounded();
-        thread::Builder::new()
-            .name("bcast-reader".into())
-            .spawn(move || run(spec, transfer, &queue, &events))?;
+        let reports = events.clone();
+        worker::spawn(
+            "bcast-reader",
+            move || run(spec, transfer, &queue, &events),
+            move |text| {
+                let error = FileError::new(Errno::ENOTRECOVERABLE, "read", Path::new("source"));
+                let _ = reports.send(SourceEvent::Failed(error.with_hint(text)));
+            },
+        )?;
         Ok(Self {
             commands,
             _events: receiver,

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
-use std::thread;
 use std::thread::JoinHandle;
 
 use crossbeam_channel as channel;
 
+use super::worker;
 use crate::bcast::frame::Frame;
 use crate::bcast::id::TransferId;
 use crate::bcast::relay::SinkEvent;
@@ -77,9 +77,15 @@ impl Writer {
         let (commands, queue) = channel::bounded(capacity + 8);
         let cancel = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&cancel);
-        let thread = thread::Builder::new()
-            .name("bcast-writer".into())
-            .spawn(move || run(&place, &queue, &events, &flag))?;
+        let (rank, reports) = (place.rank, events.clone());
+        let thread = worker::spawn(
+            "bcast-writer",
+            move || run(&place, &queue, &events, &flag),
+            move |text| {
+                let failure = Failure::on(rank, Errno::ENOTRECOVERABLE.raw(), text);
+                let _ = reports.send(SinkEvent::Failed(failure));
+            },
+        )?;
         Ok(Self {
             commands: Some(commands),
             cancel,

@@ -142,7 +142,12 @@ impl Bcast {
         start.running = false;
         start.placed.clear();
         if let Some((name, path)) = start.env() {
-            self.shell.setenv(name, path.as_os_str())?;
+            // The job's environment is JSON and cannot hold every name; that of
+            // a task can, and is what counts (see `task_init`).
+            match self.shell.setenv(name, path.as_os_str()) {
+                Err(error) if error.errno() != Errno::EILSEQ => return Err(error),
+                _ => {}
+            }
         }
         Ok(())
     }
