@@ -22,6 +22,7 @@
 pub mod base64;
 pub mod broker;
 pub mod capi;
+pub mod child;
 pub mod errno;
 pub mod fields;
 pub mod fsd;

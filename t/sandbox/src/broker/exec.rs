@@ -54,7 +54,8 @@ impl Broker {
                 ("FLUX_URI".to_owned(), self.uri(rank)),
                 ("FLUX_KVS_NAMESPACE".to_owned(), format!("job-{id}")),
             ];
-            let pid = match self.spawn(Owner::Shell { job: id, index }, rank, &argv, &env) {
+            let pid = match self.spawn(Owner::Shell { job: id, index }, rank, &argv, &env, None)
+            {
                 Ok(pid) => pid,
                 Err(e) => {
                     let note = format!(
@@ -270,14 +271,6 @@ impl Broker {
         };
         let service = service_name(job.userid, id);
         let leader = job.nodes.first().map_or(0, |n| n.rank);
-        // Only shell 0 is critical; its loss ends the job.
-        let severity = 2;
-        let note = text.to_owned();
-        let uid = self.uid;
-        let context = fields! {
-            "type": "node-failure", "severity": severity, "userid": uid, "note": note,
-        };
-        let _ = context;
         let payload = serde_json::json!({
             "type": "lost-shell",
             "severity": 0,

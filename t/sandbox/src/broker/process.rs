@@ -43,6 +43,7 @@ impl Broker {
         rank: u32,
         argv: &[OsString],
         env: &[(String, String)],
+        cwd: Option<&str>,
     ) -> io::Result<i32> {
         let Some((program, args)) = argv.split_first() else {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
@@ -55,6 +56,10 @@ impl Broker {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
+        if let Some(cwd) = cwd {
+            command.current_dir(cwd);
+        }
+        crate::child::unblock_signals(&mut command);
         let mut child = command.spawn()?;
         let pid = i32::try_from(child.id()).unwrap_or(0);
         let mut pipes = Vec::new();

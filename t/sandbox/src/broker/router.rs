@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use super::client::ClientId;
 use super::{Broker, now, overlay};
-use crate::errno::Errno;
 use crate::wire::{
     self, FLAG_NORESPONSE, FLAG_UPSTREAM, Kind, Message, NODEID_ANY, ROLE_OWNER, USERID_UNKNOWN,
 };
@@ -246,10 +245,4 @@ fn arm_farewell(farewells: &mut Vec<(std::ffi::CString, u32, u8, Message)>, msg:
     farewell.flags |= FLAG_NORESPONSE;
     farewell.matchtag = 0;
     farewells.push((topic, msg.word, upstream, farewell));
-}
-
-impl From<Errno> for Reply {
-    fn from(e: Errno) -> Self {
-        Self::Failed(e.0, None)
-    }
 }

@@ -102,8 +102,13 @@ impl Broker {
         if !job.may_see(msg) {
             return Reply::Failed(libc::EPERM, None);
         }
-        if job.state != State::Running {
-            return Reply::Failed(libc::EINVAL, Some("job is not running".to_owned()));
+        let refusal = match job.state {
+            State::Running => None,
+            State::Pending => Some("job is not running"),
+            State::Inactive => Some("job is inactive"),
+        };
+        if let Some(text) = refusal {
+            return Reply::Failed(libc::EINVAL, Some(text.to_owned()));
         }
         self.kill_tasks(id, i32::try_from(signum).unwrap_or(15));
         Reply::Done(None)
@@ -226,12 +231,11 @@ impl Broker {
             let all = v.as_array().into_iter().flatten();
             all.filter_map(|s| s.as_str().map(str::to_owned)).collect()
         };
-        let mut argv: Vec<OsString> = vec!["/bin/sh".into(), "-c".into()];
-        // The shell changes directory; then the command takes its place.
-        argv.push("cd -- \"$1\" && shift && exec \"$@\"".into());
-        argv.push("flux-exec".into());
-        argv.push(request["cwd"].as_str().unwrap_or("/").into());
-        argv.extend(strings(&request["command"]).into_iter().map(OsString::from));
+        let argv: Vec<OsString> = strings(&request["command"])
+            .into_iter()
+            .map(OsString::from)
+            .collect();
+        let cwd = request["cwd"].as_str();
         let mut env = vec![("FLUX_URI".to_owned(), self.uri(rank))];
         for (k, v) in request["env"].as_object().into_iter().flatten() {
             env.push((k.clone(), v.as_str().unwrap_or("").to_owned()));
@@ -239,9 +243,17 @@ impl Broker {
         let owner = Owner::Command {
             request: Box::new(msg.clone()),
         };
-        match self.spawn(owner, rank, &argv, &env) {
+        match self.spawn(owner, rank, &argv, &env, cwd) {
             Ok(_) => Reply::Later,
-            Err(e) => Reply::from(crate::errno::Errno::from(e)),
+            Err(e) => {
+                let e = crate::errno::Errno::from(e);
+                let program = argv
+                    .first()
+                    .map(|p| p.to_string_lossy())
+                    .unwrap_or_default();
+                let text = format!("{program}: error launching process: {e}");
+                Reply::Failed(e.0, Some(text))
+            }
         }
     }
 }

@@ -116,14 +116,6 @@ impl Info {
             .unwrap_or(&Value::Null)
     }
 
-    /// Which shell runs a task.
-    pub(crate) fn shell_of_task(&self, task: u32) -> usize {
-        self.nodes
-            .iter()
-            .position(|n| (n.first_task..n.first_task + n.ntasks).contains(&task))
-            .unwrap_or(0)
-    }
-
     /// The object of `flux_shell_get_info`.
     pub(crate) fn to_json(&self) -> Value {
         json!({

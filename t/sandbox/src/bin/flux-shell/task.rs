@@ -180,6 +180,7 @@ pub(crate) fn start(shell: &Rc<Shell>, task: &Rc<Task>) -> Result<(), Errno> {
             // SAFETY: dup2 on numbers; the copy is meant to survive the exec.
             unsafe { libc::dup2(*fd, *number) };
         }
+        flux_sandbox::child::reset_mask();
         let _ = in_child.call(c"task.exec", None);
     }));
     // SAFETY: this runs in the child of a fork. As in Flux, plugins that handle

@@ -95,7 +95,10 @@ pub(crate) fn parse(
 ) -> Result<Given, Fail> {
     let mut given = Given::default();
     let mut rest = args.iter();
-    let usage = |text: String| Fail::with_code(format!("flux {command}: error: {text}"), 2);
+    let usage = |text: String| {
+        let usage = format!("usage: flux {command} [OPTIONS...] COMMAND [ARGS...]");
+        Fail::with_code(format!("{usage}\nflux {command}: error: {text}"), 2)
+    };
     while let Some(arg) = rest.next() {
         if arg == "--" {
             given.operands.extend(rest.cloned());

@@ -21,6 +21,8 @@ struct Session {
     left: Cell<usize>,
     codes: RefCell<BTreeMap<u32, i32>>,
     partial: RefCell<BTreeMap<(u32, String), String>>,
+    /// The worst code of ranks where the command could not be started.
+    launch_code: Cell<i32>,
 }
 
 /// Runs a command on ranks.
@@ -79,6 +81,7 @@ pub(crate) fn run(words: &[String]) -> Outcome {
         left: Cell::new(ranks.len()),
         codes: RefCell::default(),
         partial: RefCell::default(),
+        launch_code: Cell::new(0),
     });
     let r = h.reactor();
     for rank in ranks {
@@ -156,7 +159,12 @@ impl Session {
                 "flux-exec: Error: rank {rank}: {}",
                 f.error_string(e)
             ));
-            self.codes.borrow_mut().insert(rank, 1);
+            let code = match e.0 {
+                libc::ENOENT => 127,
+                libc::EACCES | libc::EPERM => 126,
+                _ => 1,
+            };
+            self.launch_code.set(self.launch_code.get().max(code));
         }
     }
 
@@ -173,6 +181,7 @@ impl Session {
                 complain(&format!("{ranks}: Exit {code}"));
             }
         }
-        by_code.keys().last().copied().unwrap_or(0)
+        let worst = by_code.keys().last().copied().unwrap_or(0);
+        worst.max(self.launch_code.get())
     }
 }

@@ -137,10 +137,6 @@ pub(crate) fn build(
     if given.has("unbuffered") {
         set_dotted(&mut options, "output.stdout.buffer.type", "none".into());
     }
-    let verbose = given.count("verbose");
-    if verbose > 0 && name == "run" {
-        // -v is about the command; the shell has -o verbose.
-    }
     system["shell"]["options"] = options.into();
     for text in given.all("setattr") {
         let (key, value) = text.split_once('=').unwrap_or((text, "1"));

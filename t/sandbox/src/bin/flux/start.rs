@@ -183,6 +183,7 @@ fn run_program(
     for name in JOB_VARIABLES {
         program.env_remove(name);
     }
+    flux_sandbox::child::unblock_signals(&mut program);
     let child = program.spawn().map_err(|e| {
         let e = flux_sandbox::errno::Errno::from(e);
         Fail::with_code(format!("flux-start: {}: {e}", command[0]), 127)
