@@ -45,7 +45,8 @@ pub(super) fn free(dir: BorrowedFd<'_>) -> rustix::io::Result<u64> {
     Ok(blocks.saturating_mul(size))
 }
 
-/// Fails with `ENOSPC` if `bytes` do not fit.
+/// Fails with `ENOSPC` if `bytes` do not fit. Nothing is reserved: allocating
+/// beforehand would fill the holes of sparse files.
 pub(super) fn check(dir: BorrowedFd<'_>, shown: &Path, bytes: u64) -> Result<(), FileError> {
     let free = free(dir).on("statvfs", shown)?;
     if bytes <= free {

@@ -1,5 +1,9 @@
 //! Writing the copies: staged, verified, then put in place at one go.
 //!
+//! Data is always staged in the directory that it goes into, so that putting it
+//! in place is a matter of names. That takes permission to write the directory
+//! even for appending to a file in it, or overwriting one.
+//!
 //! # Several shells with one destination
 //!
 //! Shells on one host, or on one shared file system, may have the same

@@ -98,11 +98,11 @@ pub(super) struct Top {
 /// What a source is read from.
 #[derive(Debug)]
 pub(super) enum From {
-    /// A directory, or a link that needs no reading.
+    /// A directory.
     Dir(OwnedFd),
     /// A regular file; taken when its turn comes.
     File(Option<OwnedFd>),
-    /// A regular file that is opened when its turn comes.
+    /// A path that is opened when its turn comes.
     Later,
     /// Bytes; taken when their turn comes.
     Memory(Vec<u8>),
@@ -204,8 +204,11 @@ fn look_at_path(
         }
         FileType::Directory => {
             found.what = What::Dir;
-            let open = || rustix::fs::openat(CWD, path, at::DIR, Mode::empty());
-            From::Dir(retry_on_intr(open).on("open", path)?)
+            if keep_open {
+                From::Dir(open_dir(path)?)
+            } else {
+                From::Later
+            }
         }
         FileType::Symlink => {
             let target = rustix::fs::readlinkat(CWD, path, Vec::new()).on("readlink", path)?;
@@ -215,6 +218,12 @@ fn look_at_path(
         other => return Err(not_copied(other, path)),
     };
     Ok((from, found))
+}
+
+/// A handle on a directory that the caller named.
+pub(super) fn open_dir(path: &Path) -> Result<OwnedFd, FileError> {
+    let open = || rustix::fs::openat(CWD, path, at::DIR, Mode::empty());
+    retry_on_intr(open).on("open", path)
 }
 
 fn look_at_fd(

@@ -145,7 +145,7 @@ impl Reader {
                 Some(fd) => Body::File { fd, facts: *facts },
                 None => return Err(FileError::new(Errno::EBADF, "read", &shown)),
             },
-            From::Later => open_again(CWD, &top.shown, &shown, facts)?,
+            From::Later => open_again(CWD, &shown, &shown, facts)?,
             From::Dir(dir) => {
                 // Found::rel was walked from this very directory; if a part of
                 // it has since become a link elsewhere, the inode tells.
@@ -219,7 +219,7 @@ impl Reader {
 
     fn next_of_file(&mut self, buf: &mut Vec<u8>, max: u64) -> Result<Piece, FileError> {
         let Body::File { fd, facts } = &self.body else {
-            return Err(self.changed("it"));
+            return Err(FileError::new(Errno::EBADF, "read", &self.shown));
         };
         let size = facts.size.unwrap_or(0);
         if self.offset >= size {
@@ -248,7 +248,7 @@ impl Reader {
         resize(buf, len);
         let read = at::read_full(fd.as_fd(), buf, self.offset).on("read", &self.shown)?;
         if read < buf.len() {
-            return Err(self.changed("it is shorter than it"));
+            return Err(self.changed("it is shorter than it was"));
         }
         self.piece(buf)
     }
@@ -257,7 +257,7 @@ impl Reader {
         if let Body::File { fd, .. } = &self.body {
             let more = at::read_full(fd.as_fd(), &mut [0], size).on("read", &self.shown)?;
             if more > 0 {
-                return Err(self.changed("it is longer than it"));
+                return Err(self.changed("it is longer than it was"));
             }
         }
         self.check_unchanged()?;
@@ -278,13 +278,13 @@ impl Reader {
         if State::of(&stat) == state {
             Ok(())
         } else {
-            Err(self.changed("its size or time of modification is not what it"))
+            Err(self.changed("its size or time of modification is not what it was"))
         }
     }
 
     fn changed(&self, what: &str) -> FileError {
         FileError::new(Errno::ESTALE, "read", &self.shown)
-            .with_hint(format!("changed while being read: {what} was"))
+            .with_hint(format!("changed while being read: {what}"))
     }
 }
 

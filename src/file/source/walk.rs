@@ -29,6 +29,7 @@ use super::input::Follow;
 use super::input::From;
 use super::input::Top;
 use super::input::not_copied;
+use super::input::open_dir;
 use super::reader;
 
 /// One entry to be.
@@ -182,9 +183,15 @@ pub(super) fn expand(
         let top = &tops[first.top];
         let root = first.top;
         let inode = (first.inode.0, first.inode.1);
+        let is_dir = matches!(first.what, What::Dir);
         walk.push(first);
-        if let From::Dir(dir) = &top.from {
-            walk.descend(top, root, dir.as_fd(), inode)?;
+        match &top.from {
+            From::Dir(dir) => walk.descend(top, root, dir.as_fd(), inode)?,
+            From::Later if is_dir => {
+                let dir = open_dir(&top.shown)?;
+                walk.descend(top, root, dir.as_fd(), inode)?;
+            }
+            _ => {}
         }
     }
     Ok(walk.found)

@@ -175,3 +175,33 @@ fn a_running_program_is_replaced_but_not_written_to() {
     assert_eq!(appended.unwrap_err().errno(), Errno::ETXTBSY);
     replaced.unwrap();
 }
+
+#[test]
+fn holes_are_zeros_whatever_the_policy() {
+    let tmp = tempfile::tempdir().unwrap();
+    let from = tmp.path().join("f");
+    let file = std::fs::File::create(&from).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"data", 1 << 20).unwrap();
+    file.set_len(3 << 20).unwrap();
+    let sparse = std::fs::read(&from).unwrap();
+    for way in WAYS {
+        for existing in [Existing::Append, Existing::Truncate, Existing::Replace] {
+            let base = tempfile::tempdir().unwrap();
+            let copy = base.path().join("f");
+            let old = vec![b'x'; 2 << 20];
+            std::fs::write(&copy, &old).unwrap();
+            let policy = policy(existing);
+            send(spec(&[&from]), base.path(), &Dest::default(), &policy, way).unwrap();
+            let mut wanted = if existing == Existing::Append {
+                old
+            } else {
+                Vec::new()
+            };
+            wanted.extend_from_slice(&sparse);
+            assert!(
+                std::fs::read(&copy).unwrap() == wanted,
+                "{way:?} {existing:?}"
+            );
+        }
+    }
+}

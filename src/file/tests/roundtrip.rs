@@ -105,6 +105,11 @@ fn offsets_and_lengths_are_whole_chunks() {
                     read.resize(read.len() + usize::try_from(len).unwrap(), 0);
                     (offset, len)
                 }
+                Item::End { size, digest } => {
+                    assert_eq!(size, wanted.len() as u64);
+                    assert_eq!(digest, *blake3::hash(&wanted).as_bytes());
+                    continue;
+                }
                 _ => continue,
             };
             assert_eq!(offset % chunk, 0);

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::fs::symlink;
@@ -12,6 +14,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::errno::Errno;
 use crate::file::Follow;
+use crate::file::MAX_DEPTH;
 
 #[derive(Clone, Debug)]
 enum Node {
@@ -22,7 +25,7 @@ enum Node {
     },
     Dir {
         mode: u32,
-        nodes: BTreeMap<String, Node>,
+        nodes: BTreeMap<OsString, Node>,
     },
     Symlink(String),
     /// Another name for a file met before, if there is one.
@@ -48,8 +51,17 @@ fn dir(inner: impl Strategy<Value = Node>) -> impl Strategy<Value = Node> {
     let nodes = proptest::collection::btree_map("[a-c \n\u{e9}]{1,3}", inner, 0..6);
     (0..0o1000_u32, nodes).prop_map(|(mode, nodes)| Node::Dir {
         mode: mode | 0o500,
-        nodes,
+        nodes: nodes
+            .into_iter()
+            .map(|(name, node)| (raw(&name), node))
+            .collect(),
     })
+}
+
+/// A name that is not UTF-8 for one with an accent.
+fn raw(name: &str) -> OsString {
+    let bytes = name.chars().map(|c| u8::try_from(u32::from(c)).unwrap());
+    OsString::from_vec(bytes.collect())
 }
 
 fn build(path: &Path, node: &Node, files: &mut Vec<PathBuf>) {
@@ -296,4 +308,61 @@ fn replacing_a_directory_keeps_what_the_source_does_not_have() {
     let refused = send(spec(&[&from]), base.path(), &dest, &replace, Way::Unnamed);
     assert_eq!(refused.unwrap_err().errno(), Errno::EISDIR);
     assert_eq!(std::fs::read(there.join("one")).unwrap(), b"old");
+}
+
+#[test]
+fn directories_nest_up_to_a_limit() {
+    for (depth, fits) in [(MAX_DEPTH, true), (MAX_DEPTH + 1, false)] {
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = tmp.path().join(vec!["d"; depth - 1].join("/"));
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join("f"), "deep").unwrap();
+        let base = tempfile::tempdir().unwrap();
+        let from = tmp.path().join("d");
+        let policy = Policy::default();
+        for way in WAYS {
+            let done = send(spec(&[&from]), base.path(), &Dest::default(), &policy, way);
+            match done {
+                Ok(_) => {
+                    assert!(fits);
+                    std::fs::remove_dir_all(base.path().join("d")).unwrap();
+                }
+                Err(error) => {
+                    assert!(!fits, "{error}");
+                    assert_eq!(error.errno(), Errno::ENAMETOOLONG);
+                }
+            }
+            assert_names(base.path(), &[]);
+        }
+    }
+}
+
+#[test]
+fn more_directories_than_descriptors_can_be_spared_for() {
+    let tmp = tempfile::tempdir().unwrap();
+    let paths: Vec<_> = (0..80)
+        .map(|n| tmp.path().join(format!("d{n:02}")))
+        .collect();
+    for path in &paths {
+        std::fs::create_dir(path).unwrap();
+        std::fs::write(path.join("f"), path.as_os_str().as_encoded_bytes()).unwrap();
+    }
+    let base = tempfile::tempdir().unwrap();
+    let refs: Vec<_> = paths.iter().map(PathBuf::as_path).collect();
+    let policy = Policy::default();
+    send(
+        spec(&refs),
+        base.path(),
+        &Dest::default(),
+        &policy,
+        Way::Unnamed,
+    )
+    .unwrap();
+    for path in &paths {
+        let copy = base.path().join(path.file_name().unwrap()).join("f");
+        assert_eq!(
+            std::fs::read(copy).unwrap(),
+            path.as_os_str().as_encoded_bytes()
+        );
+    }
 }
