@@ -16,6 +16,7 @@ use super::node::Request;
 use super::promises::Check;
 use super::promises::Promises;
 use super::sink::Op;
+use super::sink::Sink;
 use super::world::TICK;
 use super::world::World;
 
@@ -171,6 +172,7 @@ impl World<'_> {
                 self.result = Some(results.clone());
             }
         }
+        let up = self.distort(node, up);
         self.answer(node, Answer::Says(up));
         Ok(())
     }
@@ -288,6 +290,9 @@ impl World<'_> {
         if let Some(machine) = &here.machine {
             let (window, largest) = (self.plan.window, self.plan.largest());
             let judged = Promises::held(machine.held_bytes(), window, largest);
+            self.blame(node, judged)?;
+            let queued = here.sink.as_ref().map_or(0, Sink::queued);
+            let judged = Promises::held(queued, window, largest);
             self.blame(node, judged)?;
         }
         if here.is_busy() && !here.is_gone() && self.now > self.bound(node) {

@@ -1,14 +1,18 @@
 //! Faults strike, and what must hold when all is over.
 
+use flux_bcast::bcast::message::Up;
 use flux_bcast::bcast::relay::Input;
 use flux_bcast::bcast::report::Failure;
 use flux_bcast::bcast::report::Outcome;
+use flux_bcast::bcast::report::RankResult;
 
+use super::node::Answer;
 use super::node::Event;
 use super::node::Life;
 use super::node::Request;
 use super::promises::Check;
 use super::scenario::Fault;
+use super::scenario::Lie;
 use super::scenario::When;
 use super::sink::Sink;
 use super::sink::Trouble;
@@ -70,7 +74,17 @@ impl World<'_> {
         if node == 0 {
             self.origin_end.get_or_insert(self.now);
         }
-        self.disconnect(node);
+        if !self.plan.silent_death {
+            self.disconnect(node);
+        }
+        // Flux tells the first shell of the job of every other one that is lost.
+        if self.plan.death_notice
+            && let Some((parent, nth)) = self.nodes[node].parent
+            && parent == self.plan.node(0)
+        {
+            let lost = Answer::Refused(libc::ESHUTDOWN, "its shell is lost");
+            self.at(known_at, parent, Event::Answer(nth, lost));
+        }
     }
 
     fn hang(&mut self, node: usize, time: Option<u64>) {
@@ -110,6 +124,39 @@ impl World<'_> {
         self.nodes[node].life = Life::Left;
         self.disconnect(node);
         Ok(())
+    }
+
+    /// What a lying shell says instead.
+    pub(crate) fn distort(&mut self, node: usize, up: Up) -> Up {
+        let Some((liar, lie)) = self.plan.lie else {
+            return up;
+        };
+        if liar != node {
+            return up;
+        }
+        let foreign = |rank| RankResult {
+            rank,
+            outcome: Outcome::Cancelled,
+        };
+        match (lie, up) {
+            (Lie::Early, Up::Progress { .. }) => {
+                self.damaged = true;
+                Up::Done(self.ranks_below(node).into_iter().map(foreign).collect())
+            }
+            (Lie::Early, up) => up,
+            (_, Up::Done(mut results)) => {
+                self.damaged = true;
+                match lie {
+                    Lie::Omit => {
+                        results.pop();
+                    }
+                    Lie::Twice => results.extend(results.first().cloned()),
+                    Lie::Foreign | Lie::Early => results.push(foreign(1_000_000)),
+                }
+                Up::Done(results)
+            }
+            (_, up) => up,
+        }
     }
 
     /// Its requests end with it, as the children hear.

@@ -20,6 +20,7 @@ mod rng;
 mod scenario;
 mod sink;
 mod source;
+mod tally;
 mod violations;
 mod world;
 
@@ -27,21 +28,23 @@ use std::panic::AssertUnwindSafe;
 use std::panic::catch_unwind;
 
 use self::scenario::Scenario;
+use self::tally::Ending;
+use self::tally::Tally;
 use self::world::World;
 
 /// Runs so many seeds unless told otherwise.
-const SEEDS: u64 = 3000;
+const SEEDS: u64 = 2500;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// What went wrong with a seed, and how many steps it took.
-fn run(seed: u64, trace: bool) -> Result<u64, String> {
+/// What went wrong with a seed, or how it ended.
+fn run(seed: u64, trace: bool) -> Result<Ending, String> {
     let ran = catch_unwind(AssertUnwindSafe(|| {
         let plan = Scenario::new(seed);
         let mut world = World::new(&plan, trace);
-        world.run().map(|()| world.steps)
+        world.run().map(|()| world.ending())
     }));
     ran.unwrap_or_else(|panic| {
         let text = panic
@@ -57,21 +60,22 @@ fn promises_hold_whatever_happens() {
     let first = number("SIM_FIRST").unwrap_or(0);
     let count = number("SIM_SEEDS").unwrap_or(SEEDS);
     let trace = number("SIM_TRACE").is_some();
-    let mut steps = 0;
+    let mut tally = Tally::default();
     let mut failures = Vec::new();
     for seed in first..first.saturating_add(count) {
         match run(seed, trace) {
-            Ok(taken) => steps += taken,
-            Err(text) => {
-                failures.push(format!(
-                    "{text}\n  SIM_FIRST={seed} SIM_SEEDS=1 SIM_TRACE=1 cargo test --test sim"
-                ));
-            }
+            Ok(ending) => tally.add(&ending),
+            Err(text) => failures.push(format!(
+                "{text}\n  SIM_FIRST={seed} SIM_SEEDS=1 SIM_TRACE=1 cargo test --test sim"
+            )),
         }
         if failures.len() >= 10 {
             break;
         }
     }
-    println!("{count} seeds from {first}, {steps} steps");
+    println!("seeds from {first}: {tally:?}");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+    if count >= 1000 {
+        tally.check();
+    }
 }

@@ -18,6 +18,7 @@ struct Child {
     fin: bool,
     told_commit: bool,
     told_abort: bool,
+    answered: bool,
 }
 
 /// Follows one relay.
@@ -60,6 +61,7 @@ impl Protocol {
                     match up {
                         Up::Ready { .. } => child.ready = true,
                         Up::Prepared => child.prepared = true,
+                        Up::Done(_) => child.answered = true,
                         _ => {}
                     }
                 }
@@ -121,7 +123,13 @@ impl Protocol {
             }
             Output::Up(Up::Done(_)) => self.up_done = true,
             Output::Up(_) | Output::Ack { .. } => {}
-            Output::Finished => self.finished = true,
+            Output::Finished => {
+                self.finished = true;
+                let left = |child: &Child| child.opened && !child.answered && !child.told_abort;
+                if self.children.iter().any(left) {
+                    return wrong("a child is left alone");
+                }
+            }
         }
         Ok(())
     }

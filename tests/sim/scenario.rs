@@ -53,6 +53,19 @@ pub(crate) enum Damage {
     Truncate,
 }
 
+/// What a shell that does not keep to the protocol answers at the end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Lie {
+    /// Nothing about one of its ranks.
+    Omit,
+    /// Something about a rank that is not its own.
+    Foreign,
+    /// Two things about a rank.
+    Twice,
+    /// The end before the end: all is well, and called off.
+    Early,
+}
+
 #[derive(Debug)]
 pub(crate) struct Scenario {
     pub(crate) seed: u64,
@@ -71,10 +84,16 @@ pub(crate) struct Scenario {
     /// An orphan ends its answer stream, so that its parent hears at once.
     pub(crate) orphan_tells: bool,
     pub(crate) chatty_sinks: bool,
+    /// The children of a process that dies are not told.
+    pub(crate) silent_death: bool,
+    /// The first shell is told of every shell that dies.
+    pub(crate) death_notice: bool,
     pub(crate) troubles: BTreeMap<u32, Trouble>,
     pub(crate) faults: Vec<(When, Fault)>,
     /// Node fed, number of the message on that edge, what becomes of it.
     pub(crate) damage: Option<(usize, u64, Damage)>,
+    /// A shell that lies to the one that feeds it.
+    pub(crate) lie: Option<(usize, Lie)>,
 }
 
 impl Scenario {
@@ -137,9 +156,12 @@ impl Scenario {
             split: rng.percent(25),
             orphan_tells: rng.percent(50),
             chatty_sinks: rng.percent(50),
+            silent_death: rng.percent(30),
+            death_notice: rng.percent(50),
             troubles: BTreeMap::new(),
             faults: Vec::new(),
             damage: None,
+            lie: None,
             tree,
         };
         plan.draw_faults(&mut rng);
@@ -184,6 +206,20 @@ impl Scenario {
                 _ => Fault::Cancel,
             };
             self.faults.push((when, fault));
+            // Losses one above the other, while the copies are published.
+            if let (When::Decided(step), Fault::Kill(node)) = (when, fault)
+                && rng.percent(50)
+            {
+                let later = When::Decided(step + rng.scale(1, nodes as u64 * 20));
+                self.faults.push((later, Fault::Kill(rng.index(node + 1))));
+            }
+        }
+        if rng.percent(3) && nodes > 1 {
+            let liar = rng.within(1, nodes as u64 - 1) as usize;
+            self.lie = Some((
+                liar,
+                rng.pick(&[Lie::Omit, Lie::Foreign, Lie::Twice, Lie::Early]),
+            ));
         }
         if rng.percent(8) && nodes > 1 {
             let how = rng.pick(&[
@@ -194,7 +230,12 @@ impl Scenario {
                 Damage::Swap,
                 Damage::Truncate,
             ]);
-            let nth = rng.upto(self.frames.len() as u64 - 1);
+            let last = self.frames.len() as u64 - 1;
+            let nth = if rng.percent(30) {
+                last
+            } else {
+                rng.upto(last)
+            };
             self.damage = Some((rng.within(1, nodes as u64 - 1) as usize, nth, how));
             // Flux loses nothing; where it did, only the time limit would help.
             self.timeout.get_or_insert(3000 + 10 * self.delay);

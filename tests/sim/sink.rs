@@ -90,6 +90,15 @@ impl Sink {
         self.trouble
     }
 
+    /// Bytes of the messages that wait to be written.
+    pub(crate) fn queued(&self) -> u64 {
+        let cost = |op: &Op| match op {
+            Op::Write(frame) => frame.cost(),
+            _ => 0,
+        };
+        self.queue.iter().map(cost).sum()
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         !self.busy && self.queue.is_empty()
     }

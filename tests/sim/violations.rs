@@ -214,6 +214,9 @@ fn orders_out_of_turn_are_found() {
 
     let answer = || Output::Up(Up::Done(vec![]));
     finds(relay(&[], &[Output::Finished, open()]), "follows the end");
+    finds(relay(&[], &[open(), Output::Finished]), "left alone");
+    relay(&[child(Up::Done(vec![]))], &[open(), Output::Finished]).unwrap();
+    relay(&[], &[open(), abort(), Output::Finished]).unwrap();
     finds(relay(&[], &[answer(), open()]), "follows the answer");
     finds(relay(&[Input::UpstreamLost], &[answer()]), "nobody listens");
 }

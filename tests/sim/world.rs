@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
+use flux_bcast::bcast::message::Up;
 use flux_bcast::bcast::origin::Origin;
 use flux_bcast::bcast::relay::Config;
 use flux_bcast::bcast::relay::Input;
@@ -204,12 +205,21 @@ impl<'a> World<'a> {
             eprintln!("{:>8} #{} node {node} <- {input:?}", self.now, self.steps);
         }
         let mut out = Vec::new();
+        let bad_news = matches!(
+            input,
+            Input::Child {
+                up: Up::Failure(_),
+                ..
+            }
+        );
         here.protocol.input(&input);
         machine.handle(self.now, input, &mut out);
-        if let Machine::Origin(origin) = machine
-            && origin.why().is_some()
-        {
-            self.called_off.get_or_insert(self.now);
+        if let Machine::Origin(origin) = machine {
+            if origin.why().is_some() {
+                self.called_off.get_or_insert(self.now);
+            } else if bad_news && !self.plan.partial && !self.promises.is_decided() {
+                return self.blame(node, Err("a failure does not end the transfer".into()));
+            }
         }
         self.act(node, out)
     }
