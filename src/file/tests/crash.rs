@@ -20,7 +20,7 @@ fn child_that_never_finishes() {
     };
     let way = WAYS[usize::from(std::env::var_os(NAMED).is_some())];
     let bytes = contents(1 << 20);
-    let mut source = Source::open(memory("f", &bytes)).unwrap();
+    let mut source = Source::open(in_memory("f", &bytes)).unwrap();
     let mut sink = open(Path::new(&base), &Dest::default(), &Policy::default(), way).unwrap();
     let mut buf = Vec::new();
     for _ in 0..20 {
@@ -81,7 +81,7 @@ fn what_a_killed_process_had_to_leave_is_removed_by_the_next() {
     let dest = Dest::default();
     let mut alive =
         Sink::open_with(tmp.path(), &dest, &policy, &live, (Way::Named, 0)).unwrap();
-    let mut source = Source::open(memory("g", b"x")).unwrap();
+    let mut source = Source::open(in_memory("g", b"x")).unwrap();
     let mut buf = Vec::new();
     let first = source.next(&mut buf, 4096).unwrap().unwrap();
     std::fs::write(tmp.path().join(".flux-bcast.file"), "").unwrap();
@@ -93,7 +93,7 @@ fn what_a_killed_process_had_to_leave_is_removed_by_the_next() {
         };
         let options = (Way::Named, stale_seconds);
         let mut sink = Sink::open_with(tmp.path(), &dest, &policy, &context, options).unwrap();
-        let mut source = Source::open(memory(id, b"x")).unwrap();
+        let mut source = Source::open(in_memory(id, b"x")).unwrap();
         feed(&mut source, &mut sink, 4096).unwrap();
         sink.prepare().unwrap();
         sink.commit().unwrap();
@@ -117,7 +117,7 @@ fn what_a_killed_process_had_to_leave_is_removed_by_the_next() {
 fn every_error_leaves_nothing() {
     for way in WAYS {
         let tmp = tempfile::tempdir().unwrap();
-        let mut source = Source::open(memory("f", &contents(20_000))).unwrap();
+        let mut source = Source::open(in_memory("f", &contents(20_000))).unwrap();
         let mut sink = open(tmp.path(), &Dest::default(), &Policy::default(), way).unwrap();
         let mut buf = Vec::new();
         for _ in 0..3 {

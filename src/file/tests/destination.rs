@@ -8,7 +8,7 @@ use crate::errno::Errno;
 /// A transfer of a small file `f` to `dest`.
 fn put(base: &Path, dest: &Dest) -> Result<Vec<Committed>, FileError> {
     let policy = Policy::default();
-    send(memory("f", b"x"), base, dest, &policy, Way::Unnamed)
+    send(in_memory("f", b"x"), base, dest, &policy, Way::Unnamed)
 }
 
 fn errno(base: &Path, dest: &Dest) -> Errno {
@@ -105,7 +105,7 @@ fn the_copy_never_goes_through_a_link_of_its_own_name() {
     for existing in [Existing::Refuse, Existing::Append, Existing::Truncate] {
         let policy = policy(existing);
         let refused = send(
-            memory("f", b"x"),
+            in_memory("f", b"x"),
             &base,
             &dest("link"),
             &policy,
@@ -119,7 +119,7 @@ fn the_copy_never_goes_through_a_link_of_its_own_name() {
     }
     let replace = policy(Existing::Replace);
     send(
-        memory("f", b"x"),
+        in_memory("f", b"x"),
         &base,
         &dest("link"),
         &replace,
@@ -188,8 +188,8 @@ fn a_unique_directory_is_the_same_for_every_rank_of_a_transfer() {
 fn several_sources_need_a_directory() {
     let tmp = tempfile::tempdir().unwrap();
     let two = || {
-        let mut two = memory("a", b"a");
-        two.inputs.extend(memory("b", b"b").inputs);
+        let mut two = in_memory("a", b"a");
+        two.inputs.extend(in_memory("b", b"b").inputs);
         two
     };
     let policy = Policy::default();

@@ -9,7 +9,7 @@ use crate::errno::Errno;
 
 fn put(base: &Path, bytes: &[u8], existing: Existing, way: Way) -> Result<(), FileError> {
     let policy = policy(existing);
-    send(memory("f", bytes), base, &Dest::default(), &policy, way).map(drop)
+    send(in_memory("f", bytes), base, &Dest::default(), &policy, way).map(drop)
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn an_aborted_transfer_changes_nothing() {
         for existing in existing {
             let tmp = tempfile::tempdir().unwrap();
             std::fs::write(tmp.path().join("f"), "old").unwrap();
-            let mut source = Source::open(memory("f", b"new")).unwrap();
+            let mut source = Source::open(in_memory("f", b"new")).unwrap();
             let policy = policy(existing);
             let mut sink = open(tmp.path(), &Dest::default(), &policy, way).unwrap();
             feed(&mut source, &mut sink, 4096).unwrap();
@@ -71,8 +71,8 @@ fn an_aborted_transfer_changes_nothing() {
 fn a_name_taken_during_the_transfer_is_refused_at_the_commit() {
     for way in WAYS {
         let tmp = tempfile::tempdir().unwrap();
-        let mut two = memory("a", b"a");
-        two.inputs.extend(memory("b", b"b").inputs);
+        let mut two = in_memory("a", b"a");
+        two.inputs.extend(in_memory("b", b"b").inputs);
         let mut source = Source::open(two).unwrap();
         let policy = Policy::default();
         let mut sink = open(tmp.path(), &Dest::default(), &policy, way).unwrap();
@@ -152,7 +152,7 @@ fn only_files_and_links_are_replaced() {
     for existing in [Existing::Replace, Existing::Truncate] {
         let policy = policy(existing);
         let refused = send(
-            memory("f", b"x"),
+            in_memory("f", b"x"),
             tmp.path(),
             &dest("/dev/null"),
             &policy,

@@ -84,12 +84,12 @@ fn only_what_was_put_there_is_removed() {
         let done = send(spec, tmp.path(), &Dest::default(), &policy, Way::Unnamed).unwrap();
         registry.add(done);
     };
-    put(memory("a", b"a"), Existing::Refuse);
-    put(memory("b", b"b"), Existing::Refuse);
-    put(memory("b", b"bb"), Existing::Replace);
-    put(memory("changed", b"c"), Existing::Refuse);
-    put(memory("gone", b"d"), Existing::Refuse);
-    put(memory("grown", b"+"), Existing::Append);
+    put(in_memory("a", b"a"), Existing::Refuse);
+    put(in_memory("b", b"b"), Existing::Refuse);
+    put(in_memory("b", b"bb"), Existing::Replace);
+    put(in_memory("changed", b"c"), Existing::Refuse);
+    put(in_memory("gone", b"d"), Existing::Refuse);
+    put(in_memory("grown", b"+"), Existing::Append);
     put(spec(&[&tree]), Existing::Refuse);
     assert_eq!(registry.list().count(), 6);
     std::fs::write(tmp.path().join("changed"), "something else").unwrap();

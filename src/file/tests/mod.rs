@@ -5,6 +5,7 @@ mod destination;
 mod existing;
 mod hostile;
 mod looking;
+mod memory;
 mod room;
 mod roundtrip;
 mod shared;
@@ -107,7 +108,7 @@ fn contents(len: usize) -> Vec<u8> {
 }
 
 /// A source of some bytes with a name.
-fn memory(name: &str, bytes: &[u8]) -> SourceSpec {
+fn in_memory(name: &str, bytes: &[u8]) -> SourceSpec {
     let origin = Origin::Memory(bytes.to_vec());
     SourceSpec {
         inputs: vec![Input::new(origin, Some(name.into()))],

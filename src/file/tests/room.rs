@@ -1,6 +1,7 @@
 //! No room, no permission, nothing writable.
 
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -64,7 +65,7 @@ fn a_full_file_system_is_reported_with_its_numbers() {
         for existing in [Existing::Replace, Existing::Append, Existing::Truncate] {
             let big = contents(2 << 20);
             let policy = policy(existing);
-            let late = send(memory("f", &big), &base, &Dest::default(), &policy, way);
+            let late = send(in_memory("f", &big), &base, &Dest::default(), &policy, way);
             let late = late.unwrap_err();
             assert_eq!(late.errno(), Errno::ENOSPC);
             let text = late.to_string();
@@ -79,7 +80,7 @@ fn a_full_file_system_is_reported_with_its_numbers() {
         // Fits once, but not twice as appending takes; what is there stays.
         let policy = policy(Existing::Append);
         let half = contents(600 << 10);
-        let late = send(memory("f", &half), &base, &Dest::default(), &policy, way);
+        let late = send(in_memory("f", &half), &base, &Dest::default(), &policy, way);
         assert_eq!(late.unwrap_err().errno(), Errno::ENOSPC);
         assert_eq!(std::fs::read(base.join("f")).unwrap(), b"old");
         assert_names(&base, &["f"]);
@@ -132,7 +133,26 @@ fn a_read_only_file_system_is_refused_at_the_opening() {
 #[test]
 fn a_directory_without_permission_is_refused_at_the_opening() {
     if rustix::process::geteuid().is_root() {
-        println!("skipped: root may write everywhere");
+        // Root may write everywhere, so this runs as somebody else.
+        let name =
+            "file::tests::room::a_directory_without_permission_is_refused_at_the_opening";
+        let other = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env_remove("TMPDIR")
+            .current_dir("/")
+            .uid(65534)
+            .gid(65534)
+            .output();
+        match other {
+            Ok(output) => {
+                let text = String::from_utf8_lossy(&output.stdout);
+                assert!(
+                    output.status.success() && text.contains("1 passed"),
+                    "{text}"
+                );
+            }
+            Err(error) => println!("skipped: cannot run as another user: {error}"),
+        }
         return;
     }
     let tmp = tempfile::tempdir().unwrap();
@@ -143,6 +163,16 @@ fn a_directory_without_permission_is_refused_at_the_opening() {
         &Policy::default(),
         Way::Unnamed,
     );
+    let looked = check::inspect(tmp.path(), &Dest::default(), &Policy::default(), &[]);
     std::fs::set_permissions(tmp.path(), PermissionsExt::from_mode(0o700)).unwrap();
     assert_eq!(refused.unwrap_err().errno(), Errno::EACCES);
+    assert!(!looked.unwrap().writable);
+    let secret = tmp.path().join("secret");
+    std::fs::write(&secret, "x").unwrap();
+    std::fs::set_permissions(&secret, PermissionsExt::from_mode(0)).unwrap();
+    let error = Source::open(spec(&[&secret])).unwrap_err();
+    assert_eq!(
+        (error.errno(), error.path().as_path()),
+        (Errno::EACCES, secret.as_path())
+    );
 }
