@@ -8,6 +8,7 @@
 //!
 //! Each may use what is below it, never the other way.
 //!
+//! * `capi`: the functions of `include/flux-bcast.h`;
 //! * `plugin`, [`client`]: what happens in a job shell, and in whoever sends;
 //! * [`transfer`]: joins the state machines to Flux, files and time;
 //! * [`bcast`], [`pmi`], [`kary`]: the domain, as state machines without I/O;
@@ -21,6 +22,8 @@
 //! [`flux`] are not `Send`. No panic crosses into C, see [`flux::guard`].
 
 pub mod bcast;
+#[expect(unsafe_code, reason = "exported to C")]
+mod capi;
 pub mod client;
 pub mod errno;
 pub mod ffi;

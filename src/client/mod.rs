@@ -211,10 +211,17 @@ impl Client {
     /// Calls the transfer off; [`ClientEvent::Ended`] follows, soon if the
     /// ranks answer, else after a grace period.
     pub fn cancel(&self, text: &str) {
-        Inner::call_off(
-            &Rc::downgrade(&self.inner),
-            Failure::client(libc::ECANCELED, text),
-        );
+        self.call_off(Failure::client(libc::ECANCELED, text));
+    }
+
+    /// As [`Client::cancel`], for a reason of any kind.
+    pub fn call_off(&self, why: Failure) {
+        Inner::call_off(&Rc::downgrade(&self.inner), why);
+    }
+
+    /// The transfer's id.
+    pub fn transfer_id(&self) -> TransferId {
+        self.inner.borrow().transfer
     }
 }
 

@@ -295,6 +295,18 @@ impl Connection {
         })
     }
 
+    /// Lets another reactor serve the connection, which must outlive it. Before
+    /// anything else is done with it.
+    ///
+    /// # Errors
+    /// EEXIST if it has one already.
+    pub fn set_reactor(&self, reactor: Reactor) -> Result<()> {
+        let (core, r) = (host::core()?, reactor.live()?);
+        // SAFETY: the handle is ours and open, the reactor exists (live).
+        let rc = unsafe { core.flux_set_reactor(self.raw.as_ptr(), r) };
+        check_rc(rc).context("set reactor").map(drop)
+    }
+
     /// A view, good until the connection is dropped.
     pub fn handle(&self) -> Handle {
         let lease = self.lessor.as_ref().map_or(Lease::HOST, Lessor::lease);

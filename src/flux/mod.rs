@@ -72,7 +72,7 @@ pub mod task;
 pub mod thread;
 pub mod wakeup;
 
-mod cstr;
+pub(crate) mod cstr;
 mod lease;
 mod service;
 mod slot;

@@ -51,7 +51,7 @@ type Init = dyn FnMut(&Fulfiller, Context);
 
 /// What is attached to a future of ours.
 struct Attached {
-    /// Dropped first: later callbacks find no future and no handle.
+    /// Emptied first: what happens from then on finds no future.
     target: Rc<Cell<Option<NonNull<flux_future_t>>>>,
     lessor: Option<Lessor>,
     init: Slot<Init>,
@@ -61,9 +61,11 @@ struct Attached {
 impl Drop for Attached {
     fn drop(&mut self) {
         self.target.set(None);
-        drop(self.lessor.take());
         self.init.close();
+        // The state may use the handle to take its leave; the future keeps
+        // handle and reactors until we return (F5).
         drop(self.state.take());
+        drop(self.lessor.take());
     }
 }
 
@@ -88,6 +90,15 @@ impl Fulfiller {
     /// True as long as the future exists.
     pub fn is_wanted(&self) -> bool {
         self.0.get().is_some()
+    }
+
+    /// True if there is a result that has not been reset.
+    pub fn has_result(&self) -> bool {
+        let (Ok(core), Some(raw)) = (host::core(), self.0.get()) else {
+            return false;
+        };
+        // SAFETY: the future exists.
+        unsafe { core.flux_future_is_ready(raw.as_ptr()) }
     }
 
     /// Adds a result; it waits in line if an earlier one has not been reset.
@@ -190,6 +201,17 @@ pub fn promise(
     Ok(future)
 }
 
+/// The way to fulfil a future of ours, and to attach a state to it before
+/// anybody waits.
+///
+/// # Errors
+/// EINVAL if the future was not made by [`promise`].
+pub fn fulfiller(future: &Future) -> Result<Fulfiller> {
+    // SAFETY: the future exists as long as the borrow.
+    let attached = unsafe { attached(future.as_raw()) }.ok_or(Errno::EINVAL)?;
+    Ok(Fulfiller(Rc::clone(&attached.target)))
+}
+
 /// # Safety
 /// Called by the host with what [`promise`] registered.
 unsafe extern "C" fn on_init(f: *mut flux_future_t, arg: *mut c_void) {
@@ -274,6 +296,24 @@ pub unsafe fn state<T: 'static, R>(
 pub unsafe fn is_ours(f: *mut flux_future_t) -> bool {
     // SAFETY: as the caller vouches.
     unsafe { attached(f) }.is_some()
+}
+
+/// True if a future has a result that has not been reset.
+///
+/// # Safety
+/// `f` is NULL or a future that exists.
+pub unsafe fn is_ready(f: *mut flux_future_t) -> bool {
+    // SAFETY: as the caller vouches.
+    host::core().is_ok_and(|core| unsafe { core.flux_future_is_ready(f) })
+}
+
+/// True if the result of a future is an error.
+///
+/// # Safety
+/// `f` is NULL or a future that exists.
+pub unsafe fn has_error(f: *mut flux_future_t) -> bool {
+    // SAFETY: as the caller vouches.
+    host::core().is_ok_and(|core| unsafe { core.flux_future_has_error(f) })
 }
 
 /// The result of a future of ours; waits for it.

@@ -53,7 +53,8 @@ impl Reactor {
         Reactor { raw, lease }
     }
 
-    fn live(self) -> Result<*mut flux_reactor_t> {
+    /// The C reactor if it may be used.
+    pub(crate) fn live(self) -> Result<*mut flux_reactor_t> {
         self.lease.check()?;
         Ok(self.raw.as_ptr())
     }

@@ -1,0 +1,235 @@
+//! One transfer of a C caller: from the events of a client to the fulfilments
+//! of a future.
+//!
+//! Of the fulfilments at most one with progress is unread; after it comes one
+//! with the result, and then ENODATA for good. What a fulfilment is follows
+//! from its value, because the transfer may be further than its reader.
+
+use std::cell::Cell;
+use std::cell::OnceCell;
+use std::cell::RefCell;
+use std::ffi::CString;
+use std::rc::Rc;
+
+use crate::bcast::report::Failure;
+use crate::client::Client;
+use crate::client::ClientEvent;
+use crate::client::Send;
+use crate::client::Summary;
+use crate::errno::Errno;
+use crate::flux::error::Error;
+use crate::flux::error::Result;
+use crate::flux::handle::Connection;
+use crate::flux::handle::Handle;
+use crate::flux::promise::Context;
+use crate::flux::promise::Fulfiller;
+
+use super::options::c_text;
+use super::report::Report;
+
+/// Value of a fulfilment that is not the last one.
+pub(super) struct Progress;
+
+/// Value of the fulfilment with a successful result.
+pub(super) struct Final;
+
+/// How far it is, by the numbers of the header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Starting = 0,
+    Waiting = 1,
+    Sending = 2,
+    Ended = 3,
+}
+
+/// See the module's documentation. Attached to the future, which has the only
+/// lasting count.
+pub(super) struct Transfer {
+    /// Before the connection: calling off needs it.
+    client: RefCell<Option<Client>>,
+    /// To the instance of the enclosing job.
+    connection: RefCell<Option<Connection>>,
+    nowait: bool,
+    state: Cell<State>,
+    done: Cell<u64>,
+    total: Cell<Option<u64>>,
+    targets: Cell<Option<usize>>,
+    id: OnceCell<CString>,
+    report: OnceCell<Report>,
+}
+
+impl Transfer {
+    pub(super) fn new(nowait: bool) -> Self {
+        Self {
+            client: RefCell::default(),
+            connection: RefCell::default(),
+            nowait,
+            state: Cell::new(State::Starting),
+            done: Cell::new(0),
+            total: Cell::new(None),
+            targets: Cell::new(None),
+            id: OnceCell::new(),
+            report: OnceCell::new(),
+        }
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.state.get()
+    }
+
+    /// Bytes that the slowest healthy rank has, and how many there are.
+    pub(super) fn progress(&self) -> (u64, Option<u64>) {
+        (self.done.get(), self.total.get())
+    }
+
+    /// How many ranks take part, once that is known.
+    pub(super) fn targets(&self) -> Option<usize> {
+        self.targets.get()
+    }
+
+    /// The transfer's id, once it has begun.
+    pub(super) fn id(&self) -> Option<&CString> {
+        self.id.get()
+    }
+
+    /// The result, once there is one.
+    pub(super) fn report(&self) -> Option<&Report> {
+        self.report.get()
+    }
+
+    /// Begins, for whoever has begun to wait; at `uri` or on their connection.
+    pub(super) fn begin(
+        self: &Rc<Self>,
+        fulfiller: &Fulfiller,
+        context: Context,
+        uri: Option<&str>,
+        send: Send,
+    ) {
+        if let Err(error) = self.try_begin(fulfiller, context, uri, send) {
+            let why = Failure::client(error.errno().raw(), error.to_string());
+            self.finish(fulfiller, Report::without_transfer(&why));
+        }
+    }
+
+    fn try_begin(
+        self: &Rc<Self>,
+        fulfiller: &Fulfiller,
+        context: Context,
+        uri: Option<&str>,
+        send: Send,
+    ) -> Result<()> {
+        let handle = match uri {
+            Some(uri) => self.connect(uri, context)?,
+            None => context.handle.ok_or(Errno::EINVAL)?,
+        };
+        let weak = Rc::downgrade(self);
+        let fulfiller = fulfiller.clone();
+        let client = Client::start(handle, send, move |event| {
+            if let Some(transfer) = weak.upgrade() {
+                transfer.hear(&fulfiller, event);
+            }
+        })?;
+        let _ = self.id.set(c_text(&client.transfer_id().to_string()));
+        self.client.replace(Some(client));
+        Ok(())
+    }
+
+    fn connect(&self, uri: &str, context: Context) -> Result<Handle> {
+        let connection = Connection::open(Some(uri))?;
+        connection.set_reactor(context.reactor)?;
+        let handle = connection.handle();
+        self.connection.replace(Some(connection));
+        Ok(handle)
+    }
+
+    /// A continuation is set on a future that was waited for otherwise. The
+    /// work goes on in a reactor that nobody runs, unless it has ended.
+    pub(super) fn refuse(&self, fulfiller: &Fulfiller) {
+        if self.state() != State::Ended {
+            let text = "this future is waited for without a continuation";
+            fulfiller.fatal_error(&Error::with_text(Errno::EINVAL, text));
+        }
+    }
+
+    /// Calls it off; the result follows.
+    pub(super) fn cancel(&self, why: Failure) {
+        // Taken out: the result may come at once and let the client go.
+        let Some(client) = self.client.take() else {
+            return;
+        };
+        client.call_off(why);
+        if self.state() != State::Ended {
+            self.client.replace(Some(client));
+        }
+    }
+
+    fn hear(self: &Rc<Self>, fulfiller: &Fulfiller, event: ClientEvent) {
+        match event {
+            ClientEvent::Waiting if self.nowait => {
+                let text = "the job has not started";
+                self.cancel(Failure::client(libc::EAGAIN, text));
+            }
+            ClientEvent::Waiting => {
+                self.state.set(State::Waiting);
+                tell(fulfiller);
+            }
+            ClientEvent::Started { plan, totals } => {
+                self.state.set(State::Sending);
+                self.total.set(totals.exact.then_some(totals.allocated));
+                self.targets.set(Some(plan.tree.size()));
+                tell(fulfiller);
+            }
+            ClientEvent::Progress(bytes) => {
+                let most = self.total.get().unwrap_or(u64::MAX);
+                self.done.set(self.done.get().max(bytes.min(most)));
+                tell(fulfiller);
+            }
+            ClientEvent::Ended(summary) => self.ended(fulfiller, summary),
+        }
+    }
+
+    fn ended(&self, fulfiller: &Fulfiller, summary: Summary) {
+        if summary.is_complete() {
+            let report = Report::new(summary);
+            let total = self.total.get().unwrap_or(report.bytes);
+            self.total.set(Some(total));
+            self.done.set(total.max(self.done.get()));
+            self.finish(fulfiller, report);
+        } else {
+            self.finish(fulfiller, Report::new(summary));
+        }
+    }
+
+    fn finish(&self, fulfiller: &Fulfiller, report: Report) {
+        self.state.set(State::Ended);
+        self.targets.set(Some(report.ranks.len()));
+        let error = report
+            .errno
+            .map(|errno| Error::with_text(errno, report.line()));
+        if self.report.set(report).is_err() {
+            return;
+        }
+        // Its watchers must not keep the caller's reactor running.
+        drop(self.client.take());
+        drop(self.connection.take());
+        match error {
+            None => fulfiller.fulfill(Final),
+            Some(error) => fulfiller.fulfill_error(&error),
+        }
+        fulfiller.fulfill_error(&Error::with_text(Errno::ENODATA, "no more results"));
+    }
+}
+
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        drop(self.client.take());
+    }
+}
+
+/// Fulfils with progress unless an earlier fulfilment is unread: its reader
+/// will find the newest figures.
+fn tell(fulfiller: &Fulfiller) {
+    if !fulfiller.has_result() {
+        fulfiller.fulfill(Progress);
+    }
+}
