@@ -117,9 +117,15 @@ impl Writer {
     }
 
     fn push(&self, command: Command) -> bool {
-        self.commands
-            .as_ref()
-            .is_some_and(|commands| commands.try_send(command).is_ok())
+        let Some(commands) = &self.commands else {
+            return true;
+        };
+        // A thread that has ended has failed, and its word of that is on its
+        // way: a complaint of ours must not overtake it.
+        !matches!(
+            commands.try_send(command),
+            Err(channel::TrySendError::Full(_))
+        )
     }
 
     /// Tells the thread to end, and gives it away to be waited for.
