@@ -169,7 +169,7 @@ fn a_directory_without_permission_is_refused_at_the_opening() {
     assert!(!looked.unwrap().writable);
     let secret = tmp.path().join("secret");
     std::fs::write(&secret, "x").unwrap();
-    std::fs::set_permissions(&secret, PermissionsExt::from_mode(0)).unwrap();
+    std::fs::set_permissions(&secret, PermissionsExt::from_mode(0o000)).unwrap();
     let error = Source::open(spec(&[&secret])).unwrap_err();
     assert_eq!(
         (error.errno(), error.path().as_path()),

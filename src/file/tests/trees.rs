@@ -34,7 +34,7 @@ enum Node {
 
 fn node() -> impl Strategy<Value = Node> {
     let file = (0..10_000_usize, 0..100_000_u64, 0..0o1000_u32).prop_map(|(len, at, mode)| {
-        let at = if at % 3 == 0 { at } else { 0 };
+        let at = if at.is_multiple_of(3) { at } else { 0 };
         let mode = mode | 0o400;
         Node::File { len, at, mode }
     });
