@@ -57,6 +57,21 @@ impl Ids {
         ids
     }
 
+    /// Ids of all ranks that follow from a secret: who has the secret can work
+    /// out the id of its rank, and nobody else.
+    #[must_use]
+    pub fn from_secret(secret: &[u8], size: u32, lanes: u32) -> Self {
+        let ranks: Vec<u32> = (0..size).collect();
+        let mut stream = blake3::Hasher::new_derive_key("flux-bcast PMI ids 1")
+            .update(secret)
+            .finalize_xof();
+        Self::new(IdPolicy::Random, size, lanes, &ranks, || {
+            let mut bytes = [0; 4];
+            stream.fill(&mut bytes);
+            u32::from_le_bytes(bytes)
+        })
+    }
+
     /// The number of lanes of each rank.
     #[must_use]
     pub fn lanes(&self) -> u32 {
@@ -108,6 +123,18 @@ mod tests {
         for foreign in [-1, 0, 3, 4, 7, 13, 14] {
             assert_eq!(ids.owner(foreign), None, "{foreign}");
         }
+    }
+
+    #[test]
+    fn a_secret_gives_the_same_ids_to_all_who_have_it() {
+        let ids = |secret: &[u8]| {
+            let ids = Ids::from_secret(secret, 100, 8);
+            (0..100)
+                .map(|rank| ids.id(rank).unwrap())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(ids(b"a"), ids(b"a"));
+        assert_ne!(ids(b"a"), ids(b"b"));
     }
 
     #[test]

@@ -1,0 +1,158 @@
+//! Who this process is to the provider, from its environment.
+
+use std::io::Read;
+use std::net::TcpStream;
+use std::net::ToSocketAddrs;
+use std::time::Duration;
+
+use flux_bcast::hostlist;
+use flux_bcast::pmi::Ids;
+
+use crate::Failed;
+
+/// Lanes that `serve` offers; part of how ids follow from a secret.
+pub(crate) const LANES: u32 = 8;
+
+fn env(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Connects to `port` or `PMI_PORT`.
+pub(crate) fn connect(port: Option<&str>, timeout: Duration) -> Result<TcpStream, Failed> {
+    let port = match port {
+        Some(port) => port.to_owned(),
+        None => env("PMI_PORT").ok_or_else(|| {
+            Failed::Usage(
+                "PMI_PORT is not set: run under a provider, such as flux run -o pmi=port"
+                    .to_owned(),
+            )
+        })?,
+    };
+    let fail = |why: String| Failed::Error(format!("connect to PMI_PORT {port}: {why}"));
+    let addrs = port
+        .to_socket_addrs()
+        .map_err(|error| fail(error.to_string()))?;
+    let mut last = "no IPv4 address".to_owned();
+    for addr in addrs.filter(std::net::SocketAddr::is_ipv4) {
+        match TcpStream::connect_timeout(&addr, timeout) {
+            Ok(stream) => {
+                let _ = stream.set_nodelay(true);
+                return Ok(stream);
+            }
+            Err(error) => last = error.to_string(),
+        }
+    }
+    Err(fail(last))
+}
+
+/// The id given, or `PMI_ID`.
+pub(crate) fn id(given: Option<i64>) -> Result<Option<i64>, Failed> {
+    if given.is_some() {
+        return Ok(given);
+    }
+    env("PMI_ID")
+        .map(|id| {
+            id.parse()
+                .map_err(|_| Failed::Usage(format!("PMI_ID '{id}' is no number")))
+        })
+        .transpose()
+}
+
+/// The id that follows from the secret and the rank.
+pub(crate) fn derived_id(rank: Option<u32>, secret_stdin: bool) -> Result<i64, Failed> {
+    let secret = if secret_stdin {
+        first_line()?
+    } else {
+        env("PMI_SECRET").ok_or_else(|| {
+            Failed::Usage("neither PMI_ID nor PMI_SECRET is set: who am I?".to_owned())
+        })?
+    };
+    let number = |name: &str| -> Result<Option<u32>, Failed> {
+        env(name)
+            .map(|n| {
+                n.parse()
+                    .map_err(|_| Failed::Usage(format!("{name} '{n}' is no number")))
+            })
+            .transpose()
+    };
+    let size =
+        number("PMI_SIZE")?.ok_or_else(|| Failed::Usage("PMI_SIZE is not set".to_owned()))?;
+    let rank = match rank.or(number("PMI_RANK")?) {
+        Some(rank) => rank,
+        None => rank_of_host(size)?,
+    };
+    Ids::from_secret(secret.trim().as_bytes(), size, LANES)
+        .id(rank)
+        .ok_or_else(|| Failed::Usage(format!("rank {rank} is not below PMI_SIZE {size}")))
+}
+
+/// The place of this host in `PMI_HOSTLIST`.
+fn rank_of_host(size: u32) -> Result<u32, Failed> {
+    let list = env("PMI_HOSTLIST").ok_or_else(|| {
+        Failed::Usage("the rank is not known: use --rank, PMI_RANK or PMI_HOSTLIST".to_owned())
+    })?;
+    let hosts = hostlist::expand(&list)
+        .map_err(|error| Failed::Usage(format!("PMI_HOSTLIST: {error}")))?;
+    let uname = rustix::system::uname();
+    let name = uname.nodename().to_string_lossy();
+    place(&hosts, &name, size).map_err(Failed::Usage)
+}
+
+/// Which rank `name` is, if that is certain.
+fn place(hosts: &[String], name: &str, size: u32) -> Result<u32, String> {
+    let short = |name: &str| name.split('.').next().unwrap_or(name).to_owned();
+    let exact = |host: &&String| host.as_str() == name;
+    let found: Vec<usize> = if hosts.iter().any(|host| exact(&host)) {
+        (0..hosts.len()).filter(|&i| exact(&&hosts[i])).collect()
+    } else {
+        (0..hosts.len())
+            .filter(|&i| short(&hosts[i]) == short(name))
+            .collect()
+    };
+    match found[..] {
+        [at] if hosts.len() == size as usize => {
+            u32::try_from(at).map_err(|error| error.to_string())
+        }
+        [] => Err(format!("host {name} is not in PMI_HOSTLIST: use --rank")),
+        _ => Err(format!("host {name} has more than one rank: use --rank")),
+    }
+}
+
+/// The first line of the input, and not a byte more: the rest is the program's.
+fn first_line() -> Result<String, Failed> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while line.len() < 4096 {
+        match std::io::stdin().lock().read(&mut byte) {
+            Ok(1) if byte[0] != b'\n' => line.push(byte[0]),
+            Ok(_) => break,
+            Err(error) => return Err(Failed::Error(format!("read the secret: {error}"))),
+        }
+    }
+    String::from_utf8(line).map_err(|_| Failed::Usage("the secret is not text".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_has_its_place_if_it_is_certain() {
+        let hosts = hostlist::expand("foo[0-2],bar.site").unwrap();
+        assert_eq!(place(&hosts, "foo1", 4), Ok(1));
+        assert_eq!(place(&hosts, "foo2.site", 4), Ok(2));
+        assert_eq!(place(&hosts, "bar", 4), Ok(3));
+        assert!(
+            place(&hosts, "baz", 4)
+                .unwrap_err()
+                .contains("not in PMI_HOSTLIST")
+        );
+        assert!(
+            place(&hosts, "foo1", 8)
+                .unwrap_err()
+                .contains("more than one rank")
+        );
+        let twice = hostlist::expand("foo,foo").unwrap();
+        assert!(place(&twice, "foo", 2).is_err());
+    }
+}

@@ -1,0 +1,155 @@
+//! The hosts of `serve`: which rank runs where, and from where clients come.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::net::Ipv4Addr;
+use std::net::SocketAddr;
+use std::net::ToSocketAddrs;
+use std::net::UdpSocket;
+
+use flux_bcast::hostlist;
+
+use crate::output;
+
+#[derive(Debug)]
+pub(super) struct Hosts {
+    /// Empty if everything runs here.
+    names: Vec<String>,
+    /// For each rank the number of its host; equal names are one host.
+    nodes: Vec<u32>,
+    /// For each rank its place in `names`.
+    places: Vec<usize>,
+}
+
+impl Hosts {
+    /// Lays `size` ranks over the hosts in blocks.
+    pub(super) fn new(names: Vec<String>, size: u32) -> Result<Self, String> {
+        let size = usize::try_from(size).map_err(|error| error.to_string())?;
+        if names.is_empty() {
+            return Ok(Self {
+                names,
+                nodes: vec![0; size],
+                places: vec![0; size],
+            });
+        }
+        if names.len() > size {
+            return Err(format!(
+                "{} hosts for {size} ranks: use fewer hosts",
+                names.len()
+            ));
+        }
+        let mut numbers = BTreeMap::new();
+        let mut nodes = Vec::with_capacity(size);
+        let mut places = Vec::with_capacity(size);
+        for rank in 0..size {
+            let place = rank * names.len() / size;
+            let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+            nodes.push(*numbers.entry(&names[place]).or_insert(next));
+            places.push(place);
+        }
+        Ok(Self {
+            nodes,
+            places,
+            names,
+        })
+    }
+
+    pub(super) fn size(&self) -> u32 {
+        u32::try_from(self.nodes.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The host of a rank; `None`: this one.
+    pub(super) fn name(&self, rank: u32) -> Option<&str> {
+        let place = usize::try_from(rank)
+            .ok()
+            .and_then(|rank| self.places.get(rank))?;
+        self.names.get(*place).map(String::as_str)
+    }
+
+    pub(super) fn node_of_rank(&self) -> &[u32] {
+        &self.nodes
+    }
+
+    pub(super) fn text(&self) -> String {
+        hostlist::fold(&self.names)
+    }
+
+    /// The address of this machine from which the first host is reached.
+    pub(super) fn local_address(&self) -> Result<Ipv4Addr, String> {
+        let Some(first) = self.names.first() else {
+            return Ok(Ipv4Addr::LOCALHOST);
+        };
+        let hint = "give --bind";
+        let to = resolve(first)
+            .into_iter()
+            .find(IpAddr::is_ipv4)
+            .ok_or_else(|| format!("host {first} has no IPv4 address: {hint}"))?;
+        // Connecting a datagram socket sends nothing; it only picks a route.
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
+            .and_then(|socket| socket.connect(SocketAddr::new(to, 9)).map(|()| socket))
+            .and_then(|socket| socket.local_addr())
+            .map_err(|error| format!("no route to {first}: {error}: {hint}"))?;
+        match socket.ip() {
+            IpAddr::V4(addr) => Ok(addr),
+            IpAddr::V6(_) => Err(format!("no IPv4 route to {first}: {hint}")),
+        }
+    }
+
+    /// The addresses that clients may come from.
+    pub(super) fn addresses(&self, more: &[IpAddr]) -> BTreeSet<IpAddr> {
+        let mut all: BTreeSet<IpAddr> = more.iter().copied().collect();
+        let distinct: BTreeSet<&String> = self.names.iter().collect();
+        for name in distinct {
+            let found = resolve(name);
+            if found.is_empty() && more.is_empty() {
+                output::note(&format!(
+                    "host {name} has no address here, so its clients are refused; see --allow"
+                ));
+            }
+            all.extend(found);
+        }
+        all
+    }
+}
+
+fn resolve(name: &str) -> Vec<IpAddr> {
+    (name, 0)
+        .to_socket_addrs()
+        .map(|addrs| addrs.map(|addr| addr.ip()).collect())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(list: &str, size: u32) -> Hosts {
+        Hosts::new(hostlist::expand(list).unwrap(), size).unwrap()
+    }
+
+    #[test]
+    fn ranks_are_laid_over_hosts_in_blocks() {
+        assert_eq!(hosts("a,b", 4).node_of_rank(), [0, 0, 1, 1]);
+        assert_eq!(hosts("a,b,c", 4).node_of_rank(), [0, 0, 1, 2]);
+        assert_eq!(hosts("", 3).node_of_rank(), [0, 0, 0]);
+        assert_eq!(hosts("", 3).name(1), None);
+        assert_eq!(hosts("a,b", 4).name(2), Some("b"));
+        let repeated = hosts("a,b,a", 3);
+        assert_eq!(repeated.node_of_rank(), [0, 1, 0]);
+        assert_eq!(repeated.text(), "a,b,a");
+        let error = Hosts::new(hostlist::expand("a,b").unwrap(), 1).unwrap_err();
+        assert!(error.contains("2 hosts for 1 ranks"), "{error}");
+    }
+
+    #[test]
+    fn loopback_is_reached_from_loopback() {
+        assert!(hosts("127.0.0.2", 1).local_address().unwrap().is_loopback());
+        assert!(hosts("", 1).local_address().unwrap().is_loopback());
+        assert!(
+            hosts("127.0.0.2", 1)
+                .addresses(&[])
+                .contains(&IpAddr::from([127, 0, 0, 2]))
+        );
+    }
+}

@@ -1,0 +1,228 @@
+//! The command lines that `serve` runs.
+//!
+//! Ids are secrets, and command lines are not (anybody may list processes), so
+//! an id reaches the other side as the first line of its input. The end of that
+//! input tells the other side that it is over: nothing outlives `serve`, even
+//! if that was killed.
+
+use std::process::Command;
+use std::process::Stdio;
+
+use crate::Failed;
+use crate::args::Serve;
+
+/// What all commands are told.
+#[derive(Debug)]
+pub(super) struct Launch {
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) size: u32,
+    pub(super) hostlist: String,
+    pub(super) secret: String,
+}
+
+/// A command with what is to be written to its input.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) command: Command,
+    pub(super) input: String,
+}
+
+/// Runs "$@" with empty input; ends it when our own input ends. The program
+/// gets a session of its own, so that all of its processes can be reached.
+const WRAPPER: &str = "IFS= read -r PMI_ID || exit 126; export PMI_ID; unset PMI_FD PMI_SPAWNED; \
+     exec 3<&0 </dev/null; \
+     if command -v setsid >/dev/null 2>&1; then setsid \"$@\" 3<&- & else \"$@\" 3<&- & fi; \
+     p=$!; \
+     end() { kill -s $1 -- -$p; kill -s $1 $p; }; \
+     { cat <&3; end TERM; sleep 5; end KILL; } >/dev/null 2>&1 & w=$!; \
+     exec 3<&-; wait $p; r=$?; kill $w 2>/dev/null; exit $r";
+
+impl Launch {
+    /// Starts one rank, on `host` or here.
+    pub(super) fn rank(
+        &self,
+        args: &Serve,
+        host: Option<&str>,
+        rank: u32,
+        id: i64,
+    ) -> Result<Prepared, Failed> {
+        let mut vars = self.variables();
+        vars.push(("PMI_RANK", rank.to_string()));
+        let mut command = match host {
+            None => {
+                let mut command = Command::new("/bin/sh");
+                command.args(["-c", WRAPPER, "sh"]).args(&args.words);
+                command
+            }
+            Some(host) => {
+                let (program, rest) = split(&args.rsh_command)?;
+                let mut command = Command::new(program);
+                command
+                    .args(rest)
+                    .arg(host)
+                    .arg(remote_line(&vars, &args.words));
+                command
+            }
+        };
+        command.envs(vars).env("PMI_ID", id.to_string());
+        command.stdin(Stdio::piped());
+        Ok(Prepared {
+            command,
+            input: format!("{id}\n"),
+        })
+    }
+
+    /// Starts the script that starts all ranks.
+    pub(super) fn script(&self, args: &Serve) -> Result<Prepared, Failed> {
+        let (program, rest) = split(&args.rsh_command)?;
+        let mut command = Command::new(program);
+        command.args(rest).args(&args.words).envs(self.variables());
+        command.env("PMI_SECRET", &self.secret);
+        command.stdin(Stdio::piped());
+        Ok(Prepared {
+            command,
+            input: format!("{}\n", self.secret),
+        })
+    }
+
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("PMI_HOST", self.host.clone()),
+            // With the host: that is what MPI libraries read.
+            ("PMI_PORT", format!("{}:{}", self.host, self.port)),
+            ("PMI_SIZE", self.size.to_string()),
+            ("PMI_HOSTLIST", self.hostlist.clone()),
+        ]
+    }
+}
+
+/// One argument for an rsh command, which the other side's shell evaluates.
+fn remote_line(vars: &[(&str, String)], words: &[String]) -> String {
+    let dir = std::env::current_dir().unwrap_or_default();
+    let mut script = String::new();
+    // As local launchers do: same directory, if there is one.
+    script.push_str(&format!(
+        "cd {} 2>/dev/null; ",
+        quote(&dir.to_string_lossy())
+    ));
+    for (name, value) in vars {
+        script.push_str(&format!("{name}={}; export {name}; ", quote(value)));
+    }
+    script.push_str(WRAPPER);
+    let mut line = format!("exec /bin/sh -c {} sh", quote(&script));
+    for word in words {
+        line.push(' ');
+        line.push_str(&quote(word));
+    }
+    line
+}
+
+/// A word that any shell reads as just this text.
+fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+fn split(text: &str) -> Result<(&str, impl Iterator<Item = &str>), Failed> {
+    let mut words = text.split_ascii_whitespace();
+    let program = words
+        .next()
+        .ok_or_else(|| Failed::Usage("--rsh-command is empty".to_owned()))?;
+    Ok((program, words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn words_survive_the_other_shell() {
+        let words =
+            ["printf", "%s|%s|%s|%s", "a b", "it's", "$HOME \"x\"", "*"].map(str::to_owned);
+        let vars = [("PMI_X", "1 '2".to_owned())];
+        let line = remote_line(&vars, &words);
+        // An rsh command joins its arguments and a shell evaluates them.
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", &line])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(b"7\n").unwrap();
+        let out = child.wait_with_output().unwrap();
+        assert!(out.status.success());
+        assert_eq!(
+            String::from_utf8(out.stdout).unwrap(),
+            "a b|it's|$HOME \"x\"|*"
+        );
+        drop(input);
+    }
+
+    /// Runs a shell text under the wrapper; the input stays open.
+    fn wrapped(text: &str) -> (std::process::Child, std::process::ChildStdin) {
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", WRAPPER, "sh", "/bin/sh", "-c", text])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(b"42\n").unwrap();
+        (child, input)
+    }
+
+    #[test]
+    fn the_id_arrives_and_the_status_comes_back() {
+        let (child, input) = wrapped("echo $PMI_ID; cat; exit 7");
+        let out = child.wait_with_output().unwrap();
+        assert_eq!(out.status.code(), Some(7));
+        assert_eq!(out.stdout, b"42\n", "and the program's input is empty");
+        drop(input);
+    }
+
+    #[test]
+    fn the_end_of_the_input_ends_the_program_and_its_children() {
+        let (child, input) = wrapped("sleep 1000 & echo up; wait");
+        drop(input);
+        let start = std::time::Instant::now();
+        // Output ends only when every process that has it is gone.
+        let out = child.wait_with_output().unwrap();
+        assert_eq!(out.status.code(), Some(128 + 15));
+        assert!(start.elapsed() < std::time::Duration::from_secs(4));
+    }
+
+    #[test]
+    fn secrets_are_not_on_the_command_line() {
+        let launch = Launch {
+            host: "h".into(),
+            port: 1,
+            size: 2,
+            hostlist: "a,b".into(),
+            secret: "sesame".into(),
+        };
+        use clap::Parser;
+        let parse =
+            |words: &[&str]| match crate::args::Args::try_parse_from(words).unwrap().command {
+                crate::args::Command::Serve(serve) => serve,
+                other => panic!("{other:?}"),
+            };
+        let args = parse(&["x", "serve", "-H", "a,b", "prog"]);
+        let prepared = launch.rank(&args, Some("a"), 0, 987_654_321).unwrap();
+        let shown = |command: &Command| {
+            command
+                .get_args()
+                .map(|a| a.to_string_lossy().into_owned())
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert!(!shown(&prepared.command).contains("987654321"));
+        assert!(shown(&prepared.command).contains("PMI_PORT="));
+        assert_eq!(prepared.input, "987654321\n");
+        let args = parse(&[
+            "x", "serve", "--script", "-r", "pdsh -x", "-H", "a,b", "prog",
+        ]);
+        assert!(!shown(&launch.script(&args).unwrap().command).contains("sesame"));
+    }
+}
