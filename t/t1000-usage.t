@@ -27,7 +27,7 @@ refused() {
 }
 
 refused SOURCE
-refused SOURCE f58
+refused source f58
 refused --frobnicate --frobnicate f58 file
 refused 0 -k 0 f58 file
 refused -1 --fanout=-1 f58 file
@@ -43,11 +43,19 @@ refused 9999 --mode=9999 f58 file
 refused rwx --mode=rwx f58 file
 refused 3-1 --ranks=3-1 f58 file
 refused foo --ranks=foo f58 file
-refused bar --exclude=bar f58 file
+refused 'bar[' '--exclude=bar[' f58 file
 refused 'host[' '--hosts=host[' f58 file
 refused maybe --progress=maybe f58 file
 refused '%%' --jobid=%% file
 refused --name --jobid=f58 -
+refused a/b --jobid=f58 --name=a/b -
+refused --name --jobid=f58 --name=one --dest=d/ file other
+
+test_expect_success 'a file that could be a job: refused, and says how to say which' '
+	data_random 10 f58 &&
+	bcast_fails 2 f58 file &&
+	error_says --jobid=f58 ./f58
+'
 
 test_expect_success 'usage errors need no Flux at all' '
 	(unset FLUX_URI && bcast_fails 2 -k 0 f58 file)

@@ -48,6 +48,11 @@ test_expect_success 'only the ranks asked for get the file' '
 	job_lacks "\$FLUX_JOB_TMPDIR/last" "0 1 2 3 4 5 6"
 '
 
+test_expect_success '--hosts chooses by host' '
+	bcast --hosts="$(hostname)" "$JOBID" file hosts &&
+	job_has file "\$FLUX_JOB_TMPDIR/hosts"
+'
+
 test_expect_success 'the leader need not be among them, at any depth' '
 	for k in 1 2 16; do
 		bcast -k $k --ranks=3,5-7 "$JOBID" file deep$k &&

@@ -1,0 +1,68 @@
+#!/bin/sh
+
+test_description='flux bcast without JOBID: the job that encloses us'
+
+. "$(dirname "$0")/sharness.sh"
+test_under_flux 4
+
+test_expect_success 'set up' '
+	data_random 100000 file &&
+	job_start main 4
+'
+
+test_expect_success 'an instance that is no job itself: says what to do' '
+	bcast_fails 2 file &&
+	error_says JOBID
+'
+
+test_expect_success 'a task of a job: refused, and both right commands are named' '
+	test_expect_code 2 job_exec 1 "cd \"$PWD\"; flux bcast file" 2>err &&
+	cat err &&
+	error_says "flux bcast $JOBID" task
+'
+
+test_expect_success 'a task of a job with a JOBID, on the last rank' '
+	job_exec 3 "cd \"$PWD\"; flux bcast \$FLUX_JOB_ID file" &&
+	job_has file "\$FLUX_JOB_TMPDIR/file"
+'
+
+test_expect_success 'a task of another job' '
+	job_start other 2 &&
+	job_use main &&
+	main=$JOBID &&
+	job_use other &&
+	job_exec 1 "cd \"$PWD\"; flux bcast $main file from-other" &&
+	job_finish &&
+	job_use main &&
+	job_has file "\$FLUX_JOB_TMPDIR/from-other"
+'
+
+test_expect_success REAL_FLUX 'the initial program of an instance: all nodes of its job' '
+	cat >initial <<-"EOT" &&
+	#!/bin/sh
+	# The job tmpdirs are those of the shells that run the brokers.
+	flux bcast "$1/file" &&
+	flux --parent bcast --force "$(flux getattr jobid)" "$1/file" &&
+	flux exec sh -c "sha256sum <\"\$FLUX_JOB_TMPDIR/file\"" >"$1/sums"
+	EOT
+	chmod +x initial &&
+	run_timeout 120 flux run -N4 -n4 -o userrc="$BCAST_RC" flux start "$PWD/initial" "$PWD" &&
+	test "$(wc -l <sums)" = 4 &&
+	test "$(sort -u sums)" = "$(sha256sum <file)"
+'
+
+test_expect_success REAL_FLUX 'a batch script' '
+	cat >batch <<-"EOT" &&
+	#!/bin/sh
+	flux bcast file && flux exec sh -c "sha256sum <\"\$FLUX_JOB_TMPDIR/file\"" >sums.batch
+	EOT
+	id=$(run_timeout 60 flux batch -N2 -n2 -o userrc="$BCAST_RC" --output=batch.out batch) &&
+	run_timeout 120 flux job attach "$id" &&
+	test "$(sort -u sums.batch)" = "$(sha256sum <file)"
+'
+
+test_expect_success 'the job ends well' '
+	job_finish
+'
+
+test_done
