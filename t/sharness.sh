@@ -15,5 +15,7 @@ fi
 root=$FLUX_BCAST_TEST_ROOT
 SHARNESS_TEST_DIRECTORY=$SHARNESS_TEST_SRCDIR
 SHARNESS_BUILD_DIRECTORY=$FLUX_BCAST_TEST_ROOT/bin # goes to the front of PATH
+# Without a harness, sharness would keep counts in the source tree.
+: "${HARNESS_ACTIVE:=t}"
 # shellcheck disable=SC1090,SC1091
 . "${SHARNESS:-/usr/share/sharness/sharness.sh}"
