@@ -95,10 +95,13 @@ impl Bcast {
         self.serve("data", Self::serve_data)?;
         self.serve("ctl", Self::serve_ctl)?;
         self.serve("release", Self::serve_release)?;
-        // Sent by brokers when a client or shell with an open request dies.
+        // Sent by brokers when a client or shell with an open request dies; its
+        // topic is that of the request with the last word replaced.
         let this = Rc::clone(self);
         self.shell
-            .service_register("disconnect", move |request| this.serve_disconnect(&request))
+            .service_register("bcast.disconnect", move |request| {
+                this.serve_disconnect(&request);
+            })
     }
 
     fn serve(self: &Rc<Self>, method: &str, handler: fn(&Rc<Self>, Request)) -> Result<()> {
