@@ -34,7 +34,7 @@ after() {
 test_expect_success 'a shell without children is killed' '
 	begin leaf &&
 	kill -KILL "$(job_shell 5)" &&
-	test "$(bcast_status leaf)" = 1 &&
+	bcast_ends leaf 1 &&
 	grep "^flux-bcast: ERROR: .*rank 5 (" leaf.err &&
 	after
 '
@@ -43,7 +43,7 @@ test_expect_success 'an interior shell is killed' '
 	begin interior -k 2 &&
 	kill -KILL "$(job_shell 1)" &&
 	kill -CONT "$(job_shell 5)" &&
-	test "$(bcast_status interior)" = 1 &&
+	bcast_ends interior 1 &&
 	grep "^flux-bcast: ERROR: .*rank 1 (" interior.err &&
 	after
 '
@@ -51,7 +51,7 @@ test_expect_success 'an interior shell is killed' '
 test_expect_success 'an interior shell is killed while one below it is stopped' '
 	begin below -k 2 --timeout=10 &&
 	kill -KILL "$(job_shell 2)" &&
-	test "$(bcast_status below)" = 1 &&
+	bcast_ends below 1 &&
 	grep "^flux-bcast: ERROR: .*rank 2 (" below.err &&
 	kill -KILL "$(job_shell 5)" &&
 	after
@@ -61,7 +61,7 @@ test_expect_success 'the leader is killed' '
 	begin leader &&
 	kill -KILL "$(job_shell 0)" &&
 	kill -CONT "$(job_shell 5)" &&
-	test "$(bcast_status leader)" = 1 &&
+	bcast_ends leader 1 &&
 	grep "^flux-bcast: ERROR: " leader.err &&
 	after
 '
@@ -70,7 +70,7 @@ test_expect_success 'the job is cancelled' '
 	begin cancel &&
 	run_timeout 30 flux cancel "$JOBID" &&
 	kill -CONT "$(job_shell 5)" &&
-	test "$(bcast_status cancel)" = 1 &&
+	bcast_ends cancel 1 &&
 	grep "^flux-bcast: ERROR: " cancel.err &&
 	after
 '
@@ -81,7 +81,7 @@ test_expect_success 'the tasks end' '
 		run_timeout 20 "$BCAST_SCRIPTS/tell" "$JOB" "$r" || return 1
 	done &&
 	kill -CONT "$(job_shell 5)" &&
-	test "$(bcast_status ends)" = 1 &&
+	bcast_ends ends 1 &&
 	grep "^flux-bcast: ERROR: " ends.err &&
 	run_timeout 60 flux job attach "$JOBID" &&
 	after
@@ -89,7 +89,7 @@ test_expect_success 'the tasks end' '
 
 test_expect_success 'a stopped shell: the timeout names it, and the job goes on' '
 	begin stopped --timeout=3 &&
-	test "$(bcast_status stopped)" = 1 &&
+	bcast_ends stopped 1 &&
 	grep "^flux-bcast: ERROR: .*rank 5 (" stopped.err &&
 	kill -CONT "$(job_shell 5)" &&
 	nothing_open "$PWD/to" &&
@@ -105,7 +105,7 @@ for signal in KILL TERM INT; do
 		bcast_background client \"\$JOBID\" big \"\$PWD/to/big.{{node.id}}\" &&
 		transfer_begun 0 \"\$PWD/to\" &&
 		kill -$signal \"\$(bcast_client client)\" &&
-		test \"\$(bcast_status client)\" -gt 0 &&
+		bcast_wait client && test \$STATUS -gt 0 &&
 		kill -CONT \"\$(job_shell 5)\" &&
 		nothing_open \"\$PWD/to\" &&
 		has_only to &&
@@ -120,7 +120,7 @@ test_expect_success 'a client that is stopped for a while loses nothing' '
 	kill -STOP "$(bcast_client slow)" &&
 	bcast --force "$JOBID" file &&
 	kill -CONT "$(bcast_client slow)" &&
-	test "$(bcast_status slow)" = 0 &&
+	bcast_ends slow 0 &&
 	cmp big to/big &&
 	rm to/big
 '

@@ -15,7 +15,7 @@ test_expect_success 'two at once' '
 		bcast_background two$i "$JOBID" two$i || return 1
 	done &&
 	for i in 1 2; do
-		test "$(bcast_status two$i)" = 0 &&
+		bcast_ends two$i 0 &&
 		job_has two$i "\$FLUX_JOB_TMPDIR/two$i" || return 1
 	done
 '
@@ -26,7 +26,7 @@ test_expect_success 'eight at once, of different sizes and arities' '
 		bcast_background eight$i -k $i "$JOBID" eight$i || return 1
 	done &&
 	for i in 1 2 3 4 5 6 7 8; do
-		test "$(bcast_status eight$i)" = 0 &&
+		bcast_ends eight$i 0 &&
 		job_has eight$i "\$FLUX_JOB_TMPDIR/eight$i" || return 1
 	done
 '
@@ -38,7 +38,7 @@ test_expect_success 'four at once to one name: one of them, whole, and the other
 	done &&
 	won=0 &&
 	for i in 1 2 3 4; do
-		if test "$(bcast_status name$i)" = 0; then
+		if bcast_ends name$i 0; then
 			won=$((won + 1)) && winner=$i
 		else
 			grep "File exists" name$i.err || return 1
@@ -57,7 +57,7 @@ test_expect_success 'four at once to one name with --force: each rank has one of
 		bcast_background force$i --force "$JOBID" name$i forced || return 1
 	done &&
 	for i in 1 2 3 4; do
-		test "$(bcast_status force$i)" = 0 || return 1
+		bcast_ends force$i 0 || return 1
 	done &&
 	for r in $(job_ranks); do
 		copy=$(job_tmpdir $r)/forced &&
@@ -70,8 +70,8 @@ test_expect_success 'one that fails does not touch the others' '
 	job_exec 4 "echo in the way >\"\$FLUX_JOB_TMPDIR/way\"" &&
 	bcast_background good "$JOBID" two1 good &&
 	bcast_background bad "$JOBID" two2 way &&
-	test "$(bcast_status bad)" = 1 &&
-	test "$(bcast_status good)" = 0 &&
+	bcast_ends bad 1 &&
+	bcast_ends good 0 &&
 	job_has two1 "\$FLUX_JOB_TMPDIR/good" &&
 	job_lacks "\$FLUX_JOB_TMPDIR/way" "0 1 2 3 5 6 7"
 '
@@ -81,7 +81,7 @@ test_expect_success 'two jobs at once' '
 	bcast_background other "$JOBID" two2 other &&
 	job_use main &&
 	bcast "$JOBID" two1 other &&
-	test "$(bcast_status other)" = 0 &&
+	bcast_ends other 0 &&
 	job_has two1 "\$FLUX_JOB_TMPDIR/other" &&
 	job_use second &&
 	job_has two2 "\$FLUX_JOB_TMPDIR/other" &&

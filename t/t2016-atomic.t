@@ -47,7 +47,7 @@ changed() {
 		transfer_begun 0 \"\$PWD/to\" &&
 		$2 &&
 		kill -CONT \"\$(job_shell 2)\" &&
-		test \"\$(bcast_status $1)\" = 1 &&
+		bcast_ends $1 1 &&
 		grep '^flux-bcast: ERROR: .*changing' $1.err &&
 		has_only to &&
 		nothing_open \"\$PWD/to\"
@@ -64,7 +64,7 @@ test_expect_success 'a source that is replaced meanwhile: the old one arrives' '
 	transfer_begun 0 "$PWD/to" &&
 	cp new other && mv other replaced &&
 	kill -CONT "$(job_shell 2)" &&
-	test "$(bcast_status replaced)" = 0 &&
+	bcast_ends replaced 0 &&
 	for r in $(job_ranks); do
 		cmp big to/$r || return 1
 	done &&
@@ -78,8 +78,8 @@ test_expect_success 'the directory of the destination moves meanwhile: nothing g
 	transfer_begun 0 "$PWD/moving" &&
 	mv moving moved &&
 	kill -CONT "$(job_shell 2)" &&
-	bcast_status moved >status &&
-	if test "$(cat status)" = 0; then
+	bcast_wait moved &&
+	if test $STATUS = 0; then
 		has_only moved 0 1 2 3 &&
 		cmp big moved/2
 	else

@@ -34,23 +34,27 @@ error_says() {
 }
 
 # bcast_background NAME ARGUMENT...: starts `flux bcast` in the background. Its
-# output will be in NAME.out and NAME.err, and `bcast_status NAME` waits for its
-# exit status. CLIENT is its process id.
+# output will be in NAME.out and NAME.err.
 bcast_background() {
-	name=$1
+	background=$1
 	shift
-	rm -f "$name.status" "$name.pid"
-	(
-		run_timeout 120 "$BCAST_SCRIPTS/as" "$name.pid" flux bcast "$@" \
-			>"$name.out" 2>"$name.err" </dev/null
-		echo $? >"$name.status"
-	) &
-	eval "bcast_$name=\$!"
+	rm -f "$background.pid"
+	run_timeout 120 "$BCAST_SCRIPTS/as" "$background.pid" flux bcast "$@" \
+		>"$background.out" 2>"$background.err" </dev/null &
+	eval "bcast_pid_$background=\$!"
 }
-bcast_status() {
-	eval "wait \$bcast_$1"
-	cat "$1.err" >&2
-	cat "$1.status"
+
+# bcast_wait NAME: waits for its end; sets STATUS, its exit status.
+bcast_wait() {
+	eval "wait \$bcast_pid_$1"
+	STATUS=$?
+	echo "$1 ended with $STATUS: $(cat "$1.out" "$1.err")"
+}
+
+# bcast_ends NAME STATUS: waits for its end; it must have that exit status.
+bcast_ends() {
+	bcast_wait "$1"
+	test "$STATUS" = "$2"
 }
 
 # bcast_client NAME: process id of a client in the background.
