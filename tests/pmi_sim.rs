@@ -334,7 +334,7 @@ impl Sim {
             let lanes = self.plan.lanes;
             order.sort_by_key(|&c| {
                 let client = &self.clients[c];
-                if client.rank % 2 == 0 {
+                if client.rank.is_multiple_of(2) {
                     client.lane
                 } else {
                     lanes - 1 - client.lane

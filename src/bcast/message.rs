@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde::Serialize;
 
 use super::id::TransferId;
+use super::name::RawName;
 use super::report::Failure;
 use super::report::RankResult;
 use super::spec::Dest;
@@ -174,6 +175,10 @@ pub struct Open {
     /// space and for progress, not for correctness.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
+    /// Names of the copies, so that one that exists is found before any data
+    /// comes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<RawName>,
 }
 
 /// What a shell tells the one that feeds it.

@@ -429,6 +429,7 @@ impl Inner {
             tuning: send.tuning,
             partial: send.partial,
             total: self.totals.exact.then_some(self.totals.allocated),
+            names: self.names.clone(),
         };
         let weak = self.me.clone();
         let setup = Setup {

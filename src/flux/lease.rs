@@ -60,10 +60,9 @@ impl Lease {
     /// ENOTCONN if the object is gone.
     pub(crate) fn check(self) -> Result<()> {
         match self.0 {
-            Some((cell, generation)) if cell.load(Relaxed) != generation => Err(Error::with_text(
-                Errno::ENOTCONN,
-                "the Flux handle has been closed",
-            )),
+            Some((cell, generation)) if cell.load(Relaxed) != generation => Err(
+                Error::with_text(Errno::ENOTCONN, "the Flux handle has been closed"),
+            ),
             _ => Ok(()),
         }
     }

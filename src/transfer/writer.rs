@@ -11,6 +11,7 @@ use crossbeam_channel as channel;
 use super::worker;
 use crate::bcast::frame::Frame;
 use crate::bcast::id::TransferId;
+use crate::bcast::name::RawName;
 use crate::bcast::relay::SinkEvent;
 use crate::bcast::report::Failure;
 use crate::bcast::report::Placed;
@@ -39,6 +40,8 @@ pub struct Place {
     pub rank: u32,
     /// Bytes to come, when known.
     pub total: Option<u64>,
+    /// Names of the copies, as far as known.
+    pub names: Vec<RawName>,
 }
 
 enum Command {
@@ -162,10 +165,9 @@ fn run(
     };
     let opened =
         file::Sink::open(&place.base, &place.dest, &place.policy, &context).and_then(|sink| {
-            place
-                .total
-                .map_or(Ok(()), |total| sink.expect(total))
-                .map(|()| sink)
+            place.total.map_or(Ok(()), |total| sink.expect(total))?;
+            sink.expect_names(&place.names)?;
+            Ok(sink)
         });
     let mut sink = match opened {
         Ok(sink) => sink,

@@ -236,6 +236,7 @@ impl Bcast {
             transfer: open.transfer,
             rank: self.info.rank,
             total: open.total,
+            names: open.names.clone(),
         })
     }
 

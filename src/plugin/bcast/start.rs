@@ -241,17 +241,19 @@ impl Bcast {
                 spec,
                 transfer,
                 move |event| match event {
-                    SourceEvent::Opened { totals, .. } => {
+                    SourceEvent::Opened { totals, names } => {
                         let (this, slot, opts) =
                             (Rc::clone(&this), Rc::clone(&slot), opts.clone());
                         let (held, driver) = (Rc::clone(&held), Rc::clone(&driver));
-                        let total = totals.exact.then_some(totals.bytes);
+                        let total = totals.exact.then_some(totals.allocated);
+                        let mut names = Some(names);
                         let leader = Rc::clone(&this);
                         this.with_overlay(move |overlay| {
                             let planned = plan::plan(&opts.plan, &leader.peers, overlay);
                             let started = planned.and_then(|plan| {
                                 let reader = held.borrow_mut().take();
-                                leader.originate(&opts, plan, transfer, total, reader, &slot)
+                                let promised = (total, names.take().unwrap_or_default());
+                                leader.originate(&opts, plan, transfer, promised, reader, &slot)
                             });
                             match started {
                                 Ok(started) => *driver.borrow_mut() = started,
@@ -294,7 +296,7 @@ impl Bcast {
         options: &Options,
         plan: Plan,
         transfer: TransferId,
-        total: Option<u64>,
+        (total, names): (Option<u64>, Vec<RawName>),
         reader: Option<Reader>,
         verdict: &Slot,
     ) -> Result<Option<Rc<RefCell<Driver>>>> {
@@ -312,6 +314,7 @@ impl Bcast {
             tuning: options.tuning.clone(),
             partial: options.partial,
             total,
+            names,
         };
         let here = open.tree.root() == self.info.rank;
         let place = if here { Some(self.place(&open)?) } else { None };
