@@ -71,7 +71,6 @@ pub struct RpcEdge {
     /// The stream, alive as long as the edge.
     _open: Pending,
     state: Rc<RefCell<State>>,
-    order: Option<Pending>,
 }
 
 /// Where requests go.
@@ -95,6 +94,9 @@ impl Link {
 struct State {
     /// Frames on their way, oldest first: answers come in order.
     frames: VecDeque<Pending>,
+    /// Orders on their way, oldest first. Each is waited for: over a slow way
+    /// the next one is given before this one's answer, a sign of life, is there.
+    orders: VecDeque<Pending>,
     report: Sink,
     open: bool,
 }
@@ -124,6 +126,7 @@ impl RpcEdge {
     pub fn open(link: Link, open: &Open, report: Sink) -> Result<Self> {
         let state = Rc::new(RefCell::new(State {
             frames: VecDeque::new(),
+            orders: VecDeque::new(),
             report,
             open: true,
         }));
@@ -143,7 +146,6 @@ impl RpcEdge {
             transfer: open.transfer,
             _open: pending,
             state,
-            order: None,
         })
     }
 }
@@ -223,10 +225,13 @@ impl Edge for RpcEdge {
                 Ok(()) => EdgeEvent::Alive,
                 Err(error) => lost(&error),
             };
+            // As with frames.
+            if let Some(state) = weak.upgrade() {
+                drop(state.borrow_mut().orders.pop_front());
+            }
             State::report(&weak, event);
         })?;
-        // Only the newest order's answer matters: it says that the peer lives.
-        self.order = Some(pending);
+        self.state.borrow_mut().orders.push_back(pending);
         Ok(())
     }
 }

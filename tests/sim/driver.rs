@@ -26,6 +26,10 @@ impl World<'_> {
         match event {
             Event::Request(request) => self.request(node, request),
             Event::Answer(child, answer) => {
+                if matches!(answer, Answer::Says(Up::Done(_))) {
+                    // Even if it lies: nothing more is sent there.
+                    self.nodes[node].children[child].given_up = true;
+                }
                 let input = match answer {
                     Answer::Says(up) => Input::Child { child, up },
                     Answer::Credit(bytes) => Input::Credit { child, bytes },

@@ -1,5 +1,6 @@
 use super::super::id::TransferId;
 use super::super::item::Item;
+use super::super::report::RankResult;
 use super::*;
 
 const ID: TransferId = TransferId::from_bytes([1; 16]);

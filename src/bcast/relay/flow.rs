@@ -1,0 +1,147 @@
+//! The data: in from upstream, to the sink and the children, and away again.
+
+use super::super::frame::Frame;
+use super::super::frame::Kind;
+use super::super::message::Up;
+use super::super::report::Failure;
+use super::Held;
+use super::Local;
+use super::Millis;
+use super::Output;
+use super::Phase;
+use super::Relay;
+use super::child::Child;
+
+impl Relay {
+    /// A frame from upstream, which must be the next one.
+    pub(super) fn take(&mut self, frame: Frame, out: &mut Vec<Output>) {
+        if self.phase != Phase::Streaming {
+            // Late data of a transfer that is called off: free the sender.
+            out.push(Output::Ack {
+                bytes: frame.cost(),
+            });
+            return;
+        }
+        if self.fin || frame.seq() != self.next_seq {
+            let text = if self.fin {
+                "data after the end of the stream".to_owned()
+            } else {
+                format!(
+                    "data message {} came instead of {}",
+                    frame.seq(),
+                    self.next_seq
+                )
+            };
+            let why = Failure {
+                rank: self.rank,
+                errno: libc::EPROTO,
+                text,
+            };
+            self.broken(why, out);
+            out.push(Output::Ack {
+                bytes: frame.cost(),
+            });
+            return;
+        }
+        self.next_seq += 1;
+        self.fin = frame.kind() == Kind::Fin;
+        let writes = self.local == Local::Writing;
+        if writes {
+            out.push(Output::SinkFrame(frame.clone()));
+            if self.fin {
+                out.push(Output::SinkPrepare);
+            }
+        }
+        self.held.push_back(Held {
+            frame,
+            written: !writes,
+        });
+    }
+
+    /// Sends what the windows allow, then lets go of what nobody needs.
+    pub(super) fn pump(&mut self, now: Millis, out: &mut Vec<Output>) {
+        if self.phase == Phase::Streaming {
+            let share = self.share();
+            for (at, child) in self.children.iter_mut().enumerate() {
+                while let Some(window) = child.streaming()
+                    && let Some(next) = child.next_seq.checked_sub(self.held_from)
+                    && let Some(held) =
+                        usize::try_from(next).ok().and_then(|i| self.held.get(i))
+                {
+                    let cost = held.frame.cost();
+                    // One message is always allowed, else a window smaller than
+                    // a message would stop the stream for ever.
+                    if child.in_flight > 0 && child.in_flight + cost > window.min(share) {
+                        break;
+                    }
+                    child.in_flight += cost;
+                    child.next_seq += 1;
+                    child.ping_due = now + self.ping;
+                    out.push(Output::SendFrame {
+                        child: at,
+                        frame: held.frame.clone(),
+                    });
+                }
+            }
+        }
+        while let Some(first) = self.held.front() {
+            let sent = |child: &Child| !child.wants_data() || child.next_seq > self.held_from;
+            let written = first.written || self.local != Local::Writing;
+            if self.phase == Phase::Streaming && !(written && self.children.iter().all(sent)) {
+                break;
+            }
+            let bytes = first.frame.cost();
+            out.push(Output::Ack { bytes });
+            self.held.pop_front();
+            self.held_from += 1;
+        }
+    }
+
+    /// Bytes that may be on their way to each child that takes data.
+    pub(super) fn share(&self) -> u64 {
+        let fed = self
+            .children
+            .iter()
+            .filter(|child| child.wants_data())
+            .count();
+        // What is still on its way to those that failed early counts too.
+        let late: u64 = self
+            .children
+            .iter()
+            .filter(|child| child.is_live() && !child.wants_data())
+            .map(|child| child.in_flight)
+            .sum();
+        self.window.saturating_sub(late) / fed.max(1) as u64
+    }
+
+    pub(super) fn drop_held(&mut self, out: &mut Vec<Output>) {
+        self.held_from += self.held.len() as u64;
+        for held in self.held.drain(..) {
+            out.push(Output::Ack {
+                bytes: held.frame.cost(),
+            });
+        }
+    }
+
+    /// Tells how far the slowest healthy rank here and below has come.
+    pub(super) fn report_progress(&mut self, now: Millis, out: &mut Vec<Output>) {
+        let below = self
+            .children
+            .iter()
+            .filter(|c| c.wants_data())
+            .map(|c| c.progress)
+            .min();
+        let here = (self.local == Local::Writing).then_some(self.written_bytes);
+        let slowest = match (here, below) {
+            (Some(here), Some(below)) => here.min(below),
+            (Some(bytes), None) | (None, Some(bytes)) => bytes,
+            (None, None) => return,
+        };
+        let due = now.saturating_sub(self.progress_at) >= u64::from(Self::TICK.subsec_millis());
+        if due && slowest > self.progress_sent {
+            self.progress_sent = slowest;
+            self.progress_at = now;
+            self.up(Up::Progress { bytes: slowest }, out);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What children, the sink and the clock have to say.
+
+use super::super::message::Up;
+use super::super::report::Failure;
+use super::super::report::Outcome;
+use super::Local;
+use super::Millis;
+use super::Output;
+use super::Phase;
+use super::Relay;
+use super::SinkEvent;
+
+impl Relay {
+    pub(super) fn child_says(&mut self, at: usize, up: Up, out: &mut Vec<Output>) {
+        let child = &mut self.children[at];
+        if !child.is_live() {
+            return;
+        }
+        match up {
+            Up::Ready { window } => child.ready(window),
+            Up::Progress { bytes } => child.progress = bytes,
+            Up::Failure(failure) => {
+                child.note(&failure);
+                self.up(Up::Failure(failure), out);
+            }
+            Up::Prepared => child.prepared(),
+            Up::Done(results) => {
+                let early = matches!(self.phase, Phase::Streaming | Phase::Prepared);
+                if let Some(failure) = child.done(results, early)
+                    && early
+                {
+                    self.up(Up::Failure(failure), out);
+                }
+            }
+        }
+    }
+
+    pub(super) fn child_lost(
+        &mut self,
+        at: usize,
+        errno: i32,
+        text: &str,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(child) = self.children.get_mut(at) else {
+            return;
+        };
+        if !child.is_live() {
+            return;
+        }
+        // It may be alive and just not reachable in time: tell it, unheard.
+        let why = Failure::on(child.rank(), errno, text);
+        out.push(Output::AbortChild {
+            child: at,
+            why: why.clone(),
+        });
+        child.lost(&why, self.phase == Phase::Committing);
+        self.up(Up::Failure(why), out);
+    }
+
+    pub(super) fn sink_says(&mut self, event: SinkEvent, out: &mut Vec<Output>) {
+        if let SinkEvent::Wrote = event {
+            let at = self.written_frames.checked_sub(self.held_from);
+            self.written_frames += 1;
+            let held = at
+                .and_then(|i| usize::try_from(i).ok())
+                .and_then(|i| self.held.get_mut(i));
+            if let Some(held) = held {
+                held.written = true;
+                self.written_bytes += held.frame.data_len();
+            }
+            return;
+        }
+        if self.is_over_here() {
+            return;
+        }
+        match event {
+            SinkEvent::Wrote => {}
+            SinkEvent::Opened => self.ready(out),
+            SinkEvent::Prepared => {
+                if self.local == Local::Writing {
+                    self.local = Local::Prepared;
+                }
+            }
+            SinkEvent::Committed(placed) => self.local = Local::Over(Outcome::Done(placed)),
+            SinkEvent::Aborted => self.local = Local::Over(Outcome::Cancelled),
+            SinkEvent::Failed(failure) => {
+                self.local = Local::Over(Outcome::Failed(failure.clone()));
+                // A rank that cannot write still feeds its subtree.
+                self.ready(out);
+                self.up(Up::Failure(failure), out);
+            }
+        }
+    }
+
+    pub(super) fn tick(&mut self, now: Millis, out: &mut Vec<Output>) {
+        if self.watch_upstream
+            && !self.orphan
+            && now.saturating_sub(self.upstream_heard) > self.stall
+        {
+            self.upstream_lost(out);
+        }
+        for at in 0..self.children.len() {
+            let child = &mut self.children[at];
+            if !child.is_live() {
+                continue;
+            }
+            if now.saturating_sub(child.heard) > self.stall {
+                let text = format!("no sign of life for {} s", self.stall / 1000);
+                self.child_lost(at, libc::ETIMEDOUT, &text, out);
+            } else if now >= child.ping_due {
+                child.ping_due = now + self.ping;
+                out.push(Output::PingChild(at));
+            }
+        }
+        self.report_progress(now, out);
+    }
+}
