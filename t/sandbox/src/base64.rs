@@ -22,7 +22,7 @@ pub fn encode(data: &[u8]) -> String {
 
 /// Decodes; `None` for anything that [`encode`] does not produce.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
-    if text.len() % 4 != 0 {
+    if !text.len().is_multiple_of(4) {
         return None;
     }
     let mut out = Vec::with_capacity(text.len() / 4 * 3);

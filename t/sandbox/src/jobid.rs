@@ -23,6 +23,8 @@ pub enum Form {
     F58,
     /// Base 58 with an ASCII prefix.
     F58Plain,
+    /// Six English words.
+    Words,
 }
 
 impl Form {
@@ -35,6 +37,7 @@ impl Form {
             "kvs" => Self::Kvs,
             "f58" => Self::F58,
             "f58plain" => Self::F58Plain,
+            "words" => Self::Words,
             _ => return None,
         })
     }
@@ -59,6 +62,7 @@ pub fn encode(id: u64, form: Form) -> String {
         Form::Kvs => format!("job.{}", dothex()),
         Form::F58 if utf8_locale() => format!("{PREFIX}{}", base58(id)),
         Form::F58 | Form::F58Plain => format!("f{}", base58(id)),
+        Form::Words => mnemonic::to_string(id.to_le_bytes()),
     }
 }
 
@@ -77,12 +81,17 @@ pub fn parse(text: &str) -> Option<u64> {
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
         return text.parse().ok();
     }
-    parse_dothex(text).or_else(|| {
-        let digits = text
-            .strip_prefix(PREFIX)
-            .or_else(|| text.strip_prefix('f'))?;
-        parse_base58(digits)
-    })
+    if let Some(id) = parse_dothex(text) {
+        return Some(id);
+    }
+    let digits = text.strip_prefix(PREFIX).or_else(|| text.strip_prefix('f'));
+    digits.and_then(parse_base58).or_else(|| parse_words(text))
+}
+
+fn parse_words(text: &str) -> Option<u64> {
+    let mut bytes = Vec::new();
+    mnemonic::decode(text, &mut bytes).ok()?;
+    Some(u64::from_le_bytes(bytes.try_into().ok()?))
 }
 
 fn parse_dothex(text: &str) -> Option<u64> {
@@ -147,6 +156,8 @@ mod tests {
         assert_eq!(encode(id, Form::F58Plain), "fdeyF7V");
         assert_eq!(encode(id, Form::Hex), "0x59a000000");
         assert_eq!(encode(id, Form::Kvs), "job.0000.0005.9a00.0000");
+        let words = "amazon-laptop-podium--admiral-academy-academy";
+        assert_eq!(encode(id, Form::Words), words);
         for text in [
             "fdeyF7V",
             "ƒdeyF7V",
@@ -154,6 +165,7 @@ mod tests {
             "0x59a000000",
             "job.0000.0005.9a00.0000",
             "0000.0005.9a00.0000",
+            "amazon-laptop-podium--admiral-academy-academy",
         ] {
             assert_eq!(parse(text), Some(id), "{text}");
         }
@@ -177,6 +189,7 @@ mod tests {
                 Form::DotHex,
                 Form::Kvs,
                 Form::F58Plain,
+                Form::Words,
             ] {
                 assert_eq!(parse(&encode(id, form)), Some(id));
             }

@@ -338,10 +338,13 @@ impl Reader {
     }
 }
 
+/// Header and payload.
+type Outgoing = (Vec<u8>, Option<Rc<Vec<u8>>>);
+
 /// Messages that wait for a socket to take them.
 #[derive(Debug, Default)]
 pub struct Writer {
-    queue: VecDeque<(Vec<u8>, Option<Rc<Vec<u8>>>)>,
+    queue: VecDeque<Outgoing>,
     sent: usize,
     bytes: usize,
 }

@@ -5,6 +5,10 @@
 //! of the shell; in `csrc/variadic.c` when it is variadic), and nothing else:
 //! both libraries export every such function.
 #![expect(unsafe_code, reason = "the C boundary")]
+#![allow(
+    clippy::macro_metavars_in_unsafe,
+    reason = "what `export!` is given is the body of an unsafe function"
+)]
 
 use std::ffi::{CStr, c_char};
 use std::rc::Rc;
@@ -29,6 +33,7 @@ macro_rules! export {
         /// Pointers are NULL where the manual allows it, else from this library
         /// (or valid for what the manual says), and used on one thread.
         #[unsafe(no_mangle)]
+        #[allow(unused_unsafe, reason = "some bodies need none")]
         pub unsafe extern "C" fn $name($($arg: $ty),*) $(-> $ret)? {
             // SAFETY: by the contract above, which C callers of Flux keep to.
             unsafe { $body }

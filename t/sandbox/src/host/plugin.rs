@@ -17,6 +17,10 @@ pub type Handler = unsafe extern "C" fn(
     data: *mut c_void,
 ) -> c_int;
 
+/// A handler has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandlerFailed;
+
 /// Arguments of a call, in and out.
 #[derive(Debug, Default)]
 pub struct Args {
@@ -158,7 +162,7 @@ impl Plugin {
     ///
     /// # Errors
     /// When the handler fails.
-    pub fn call(self: &Rc<Self>, topic: &CStr, args: Option<&Args>) -> Result<bool, ()> {
+    pub fn call(self: &Rc<Self>, topic: &CStr, args: Option<&Args>) -> Result<bool, HandlerFailed> {
         let found = self
             .handlers
             .borrow()
@@ -173,7 +177,7 @@ impl Plugin {
         // SAFETY: the plugin registered this handler and its data; the plugin,
         // the topic and the arguments live until it returns.
         let rc = unsafe { (entry.handler)(Rc::as_ptr(self), topic.as_ptr(), args, entry.data) };
-        if rc < 0 { Err(()) } else { Ok(true) }
+        if rc < 0 { Err(HandlerFailed) } else { Ok(true) }
     }
 
     /// Unloads it: handlers, what it attached, then its code.

@@ -1,6 +1,5 @@
 //! The functions of `include/flux_abi.h` that only a flux-shell has, and what
 //! the variadic ones of `csrc/variadic.c` come down to.
-#![expect(unsafe_code, reason = "the C boundary")]
 
 use std::ffi::{c_char, c_int, c_void};
 use std::rc::Rc;

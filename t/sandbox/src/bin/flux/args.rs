@@ -126,8 +126,7 @@ pub(crate) fn parse(
             };
             given.options.push((opt.long, value));
         } else if arg.len() > 1 && arg.starts_with('-') {
-            let mut letters = arg[1..].char_indices();
-            while let Some((at, letter)) = letters.next() {
+            for (at, letter) in arg[1..].char_indices() {
                 let opt = known.iter().find(|o| o.short == letter && letter != ' ');
                 let Some(opt) = opt else {
                     return Err(usage(format!("unrecognized arguments: {arg}")));

@@ -1,5 +1,6 @@
 //! Which command to run: one of ours, or a program `flux-NAME`.
 
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,10 +41,10 @@ const COMMANDS: &[(&str, &str, Run)] = &[
 ];
 
 /// Runs `flux ARGS…`.
-pub(crate) fn run(args: &[String]) -> Outcome {
+pub(crate) fn run(args: &[OsString]) -> Outcome {
     let mut rest = args;
     while let Some((first, others)) = rest.split_first() {
-        match first.as_str() {
+        match &*first.to_string_lossy() {
             "-p" | "--parent" => enter_parent()?,
             "-h" | "--help" | "help" => {
                 say("Usage: flux [OPTIONS] COMMAND ARGS (embedded provider)");
@@ -62,13 +63,18 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         complain("Usage: flux [OPTIONS] COMMAND ARGS");
         return Ok(1);
     };
-    match COMMANDS.iter().find(|(n, _, _)| n == name) {
-        Some((_, _, command)) => command(operands),
+    let name = &*name.to_string_lossy();
+    match COMMANDS.iter().find(|(n, _, _)| *n == name) {
+        Some((_, _, command)) => {
+            let words = operands.iter().map(|w| w.to_string_lossy().into_owned());
+            command(&words.collect::<Vec<_>>())
+        }
+        // Other programs get their words byte for byte.
         None => external(name, operands),
     }
 }
 
-fn external(name: &str, operands: &[String]) -> Outcome {
+fn external(name: &str, operands: &[OsString]) -> Outcome {
     let file = format!("flux-{name}");
     let dirs = std::env::var("FLUX_EXEC_PATH").unwrap_or_default();
     let path = std::env::var("PATH").unwrap_or_default();

@@ -161,7 +161,7 @@ fn matches_context(event: &Event, wanted: Option<&str>) -> bool {
     };
     match event.get(key) {
         Value::String(s) => s == value.trim_matches('"'),
-        other => other.to_string() == value,
+        other => serde_json::from_str::<Value>(value).is_ok_and(|v| v == *other),
     }
 }
 
@@ -290,19 +290,37 @@ fn id(words: &[String]) -> Outcome {
 
 /// Number of a signal by number or name.
 fn signal_number(text: &str) -> Option<i32> {
-    const NAMES: [(&str, i32); 12] = [
+    const NAMES: [(&str, i32); 30] = [
         ("HUP", libc::SIGHUP),
         ("INT", libc::SIGINT),
         ("QUIT", libc::SIGQUIT),
+        ("ILL", libc::SIGILL),
+        ("TRAP", libc::SIGTRAP),
+        ("ABRT", libc::SIGABRT),
+        ("BUS", libc::SIGBUS),
+        ("FPE", libc::SIGFPE),
         ("KILL", libc::SIGKILL),
         ("USR1", libc::SIGUSR1),
-        ("USR2", libc::SIGUSR2),
         ("SEGV", libc::SIGSEGV),
+        ("USR2", libc::SIGUSR2),
+        ("PIPE", libc::SIGPIPE),
         ("ALRM", libc::SIGALRM),
         ("TERM", libc::SIGTERM),
+        ("CHLD", libc::SIGCHLD),
         ("CONT", libc::SIGCONT),
         ("STOP", libc::SIGSTOP),
-        ("ABRT", libc::SIGABRT),
+        ("TSTP", libc::SIGTSTP),
+        ("TTIN", libc::SIGTTIN),
+        ("TTOU", libc::SIGTTOU),
+        ("URG", libc::SIGURG),
+        ("XCPU", libc::SIGXCPU),
+        ("XFSZ", libc::SIGXFSZ),
+        ("VTALRM", libc::SIGVTALRM),
+        ("PROF", libc::SIGPROF),
+        ("WINCH", libc::SIGWINCH),
+        ("IO", libc::SIGIO),
+        ("PWR", libc::SIGPWR),
+        ("SYS", libc::SIGSYS),
     ];
     if let Ok(n) = text.parse() {
         return (1..=64).contains(&n).then_some(n);

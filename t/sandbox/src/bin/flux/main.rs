@@ -1,6 +1,8 @@
 //! The `flux` command of the embedded provider: just what trying out and
 //! testing needs, with the words and exit codes of Flux.
 
+use std::ffi::OsString;
+
 mod args;
 mod attach;
 mod attr;
@@ -17,7 +19,7 @@ mod stdin;
 mod watch;
 
 fn main() -> std::process::ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     let code = match driver::run(&args) {
         Ok(code) => code,
         Err(e) => e.report(),
