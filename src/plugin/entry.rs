@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::bcast::Bcast;
 use super::pmi::Pmi;
+use super::upmi;
 use crate::errno::Errno;
 use crate::ffi::host;
 use crate::ffi::types::flux_plugin_t;
@@ -54,6 +55,10 @@ pub unsafe extern "C" fn flux_plugin_init(p: *mut flux_plugin_t) -> c_int {
 }
 
 fn init(plugin: Plugin) -> Result<()> {
+    if !host::is_shell() {
+        // A broker, or `flux pmi`: it looks for a way to bootstrap.
+        return upmi::init(plugin);
+    }
     plugin.set_name(NAME)?;
     let shell = plugin.shell()?;
     guard::on_panic(move |report| {

@@ -2,9 +2,10 @@
 //!
 //! `entry` is where C comes in. `bcast` serves broadcasts on every shell and
 //! carries out `-o bcast=…` before the tasks start. `pmi` serves PMI to the tasks
-//! with `-o pmi=port`.
+//! with `-o pmi=port`; `upmi` is its client, for brokers.
 
 pub(crate) mod bcast;
 #[expect(unsafe_code, reason = "called by C")]
 mod entry;
 pub(crate) mod pmi;
+mod upmi;

@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod dial;
 pub mod owner;
 
 use crate::pmi::ConnId;

@@ -2,11 +2,11 @@
 
 use std::io::Read;
 use std::net::TcpStream;
-use std::net::ToSocketAddrs;
 use std::time::Duration;
 
 use flux_bcast::hostlist;
 use flux_bcast::pmi::Ids;
+use flux_bcast::sockets::dial::dial;
 
 use crate::Failed;
 
@@ -28,21 +28,7 @@ pub(crate) fn connect(port: Option<&str>, timeout: Duration) -> Result<TcpStream
             )
         })?,
     };
-    let fail = |why: String| Failed::Error(format!("connect to PMI_PORT {port}: {why}"));
-    let addrs = port
-        .to_socket_addrs()
-        .map_err(|error| fail(error.to_string()))?;
-    let mut last = "no IPv4 address".to_owned();
-    for addr in addrs.filter(std::net::SocketAddr::is_ipv4) {
-        match TcpStream::connect_timeout(&addr, timeout) {
-            Ok(stream) => {
-                let _ = stream.set_nodelay(true);
-                return Ok(stream);
-            }
-            Err(error) => last = error.to_string(),
-        }
-    }
-    Err(fail(last))
+    dial(&port, timeout).map_err(Failed::Error)
 }
 
 /// The id given, or `PMI_ID`.
