@@ -136,7 +136,7 @@ int flux_respond (flux_t *h, const flux_msg_t *request, const char *s);
 int flux_respond_raw (flux_t *h,
                       const flux_msg_t *request,
                       const void *data,
-                      size_t len);
+                      int len);
 int flux_respond_error (flux_t *h,
                         const flux_msg_t *request,
                         int errnum,

@@ -191,8 +191,9 @@ impl Reply {
             [] => ptr::null(),
             [..] => payload.as_ptr().cast(),
         };
+        let len = i32::try_from(payload.len()).map_err(|_| Errno::EOVERFLOW)?;
         // SAFETY: open handle (live), valid request; the payload is copied.
-        check_rc(unsafe { core.flux_respond_raw(h, self.msg.raw(), data, payload.len()) })
+        check_rc(unsafe { core.flux_respond_raw(h, self.msg.raw(), data, len) })
             .map(drop)
             .context("respond")
     }

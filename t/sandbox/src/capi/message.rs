@@ -152,8 +152,9 @@ crate::export! {
         h: *const Handle,
         request: *const Message,
         data: *const c_void,
-        len: usize,
+        len: c_int,
     ) -> c_int {
+        let len = usize::try_from(len).unwrap_or(0);
         let payload = (!data.is_null() && len > 0)
             .then(|| std::slice::from_raw_parts(data.cast::<u8>(), len).to_vec());
         answer(h, request, 0, payload)

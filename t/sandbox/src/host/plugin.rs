@@ -162,7 +162,11 @@ impl Plugin {
     ///
     /// # Errors
     /// When the handler fails.
-    pub fn call(self: &Rc<Self>, topic: &CStr, args: Option<&Args>) -> Result<bool, HandlerFailed> {
+    pub fn call(
+        self: &Rc<Self>,
+        topic: &CStr,
+        args: Option<&Args>,
+    ) -> Result<bool, HandlerFailed> {
         let found = self
             .handlers
             .borrow()
