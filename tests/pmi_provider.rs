@@ -659,6 +659,32 @@ fn a_rank_that_dies_ends_the_job_only_if_others_wait_for_it() {
     host.apply(actions);
     assert!(why(&host).starts_with("rank 1 closed its PMI connection without finalize"));
 
+    // Even one that has finished can be waited for.
+    let mut host = Job::of(2).start();
+    host.join(0, 0);
+    host.join(1, 1);
+    host.ask(1, "cmd=finalize");
+    host.eof(1);
+    let actions = host.provider.task_exited(1);
+    host.apply(actions);
+    host.bytes(0, b"cmd=barrier_in\n");
+    assert_eq!(host.grace, 1);
+
+    // But not by a group without it.
+    let mut job = Job::of(3);
+    job.groups = true;
+    let mut host = job.start();
+    for conn in [0, 1] {
+        host.join(conn, u32::try_from(conn).unwrap());
+        host.ask(conn, "cmd=init pmi_version=1 pmi_subversion=1");
+    }
+    let actions = host.provider.task_exited(2);
+    host.apply(actions);
+    host.bytes(0, b"cmd=barrier_in group=0,1:1\n");
+    assert_eq!(host.grace, 0);
+    host.bytes(0, b"cmd=barrier_in group=0,2:1\n");
+    assert_eq!(host.grace, 1);
+
     // It comes back within the grace period.
     let mut host = Job::of(2).start();
     host.join(0, 0);

@@ -443,7 +443,7 @@ fn random_jobs() {
         let seed = seed.parse().unwrap();
         return run(seed, plan(seed));
     }
-    let seeds = std::env::var("PMI_SIM_SEEDS").map_or(300, |n| n.parse().unwrap());
+    let seeds = std::env::var("PMI_SIM_SEEDS").map_or(120, |n| n.parse().unwrap());
     for seed in 0..seeds {
         run(seed, plan(seed));
     }
@@ -458,7 +458,7 @@ fn two_lanes_in_opposite_order_for_thousands_of_rounds() {
         lanes: 2,
         k: 2,
         batch: 4096,
-        rounds: 2500,
+        rounds: 2000,
         value: 40,
         groups: false,
         opposite: 100,

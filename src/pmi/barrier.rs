@@ -30,6 +30,16 @@ impl Key {
         }
     }
 
+    /// Whether the barrier waits for `rank` of a job of `size`; `near` tells if
+    /// that rank is on the shell where the barrier is.
+    pub(crate) fn involves(&self, rank: u32, size: u32, near: bool) -> bool {
+        match &self.group {
+            Group::World => true,
+            Group::Node => near,
+            Group::List(list) => members(list, size).is_some_and(|ranks| ranks.contains(&rank)),
+        }
+    }
+
     /// Reads `GROUP:TAG` as PMI 1.2 clients send it.
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let colon = text.iter().rposition(|&b| b == b':')?;
@@ -151,6 +161,16 @@ mod tests {
         assert_eq!(members(b"0,3", 3), None);
         assert_eq!(members(b"", 3), None);
         assert_eq!(members(b"0-2", 3), None);
+    }
+
+    #[test]
+    fn a_barrier_involves_its_ranks() {
+        let key = |text: &[u8]| Key::parse(text).unwrap();
+        assert!(key(b"WORLD:0").involves(2, 3, false));
+        assert!(key(b"0,2:0").involves(2, 3, false));
+        assert!(!key(b"0,2:0").involves(1, 3, true));
+        assert!(key(b"NODE:0").involves(1, 3, true));
+        assert!(!key(b"NODE:0").involves(1, 3, false));
     }
 
     #[test]

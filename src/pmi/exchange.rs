@@ -107,11 +107,12 @@ impl Exchange {
         }
     }
 
-    /// True while a round has started anywhere that we know of.
-    pub(crate) fn is_open(&self, lane: Option<u32>) -> bool {
-        self.open
-            .keys()
-            .any(|round| lane.is_none_or(|lane| lane == round.lane))
+    /// True while a round on `lane` (`None`: any) is known to have started that
+    /// `rank` of a job of `size` must enter.
+    pub(crate) fn waits_for(&self, rank: u32, size: u32, lane: Option<u32>) -> bool {
+        self.open.keys().any(|round| {
+            lane.is_none_or(|lane| lane == round.lane) && round.key.involves(rank, size, false)
+        })
     }
 
     /// All ranks of this shell have entered. `shells` are those that take
@@ -285,7 +286,7 @@ mod tests {
                 entries: vec![entry("a")]
             }]
         );
-        assert!(!exchange.is_open(None));
+        assert!(!exchange.waits_for(0, 1, None));
     }
 
     #[test]
@@ -301,7 +302,8 @@ mod tests {
         };
         exchange.up(1, part("b"), &mut steps).unwrap();
         exchange.begin(round(), &shells, vec![entry("a")], &mut steps);
-        assert!(steps.is_empty() && exchange.is_open(Some(0)) && !exchange.is_open(Some(1)));
+        assert!(steps.is_empty());
+        assert!(exchange.waits_for(2, 3, Some(0)) && !exchange.waits_for(2, 3, Some(1)));
         exchange.up(2, part("c"), &mut steps).unwrap();
         assert_eq!(steps.len(), 3, "two children and the end");
         assert!(matches!(&steps[2], Step::Done { entries, .. } if entries.len() == 3));

@@ -41,10 +41,10 @@ impl Presence {
         may
     }
 
-    /// Whether to start a grace period, given which lanes have a barrier that
-    /// waits.
-    pub(crate) fn wants_grace(&mut self, waits: impl Fn(Option<u32>) -> bool) -> bool {
-        let start = !self.grace && self.gone.values().any(|gone| waits(gone.lane));
+    /// Whether to start a grace period; `waits` tells if a barrier of a lane
+    /// waits for a rank.
+    pub(crate) fn wants_grace(&mut self, waits: impl Fn(u32, Option<u32>) -> bool) -> bool {
+        let start = !self.grace && self.gone.iter().any(|(rank, gone)| waits(*rank, gone.lane));
         self.grace |= start;
         start
     }
@@ -52,12 +52,12 @@ impl Presence {
     /// The grace period is over: what to tell if a barrier still waits.
     pub(crate) fn verdict(
         &mut self,
-        waits: impl Fn(Option<u32>) -> bool,
+        waits: impl Fn(u32, Option<u32>) -> bool,
     ) -> Option<(u32, String)> {
         self.grace = false;
         self.gone
             .iter()
-            .find(|(_, gone)| waits(gone.lane))
+            .find(|(rank, gone)| waits(**rank, gone.lane))
             .map(|(rank, gone)| (*rank, gone.text.clone()))
     }
 }
@@ -70,24 +70,24 @@ mod tests {
     fn leaving_matters_only_while_a_barrier_waits() {
         let mut presence = Presence::default();
         presence.leave(3, None, "exited".into());
-        assert!(!presence.wants_grace(|_| false));
-        assert!(presence.wants_grace(|_| true));
-        assert!(!presence.wants_grace(|_| true), "one period at a time");
-        assert_eq!(presence.verdict(|_| false), None);
-        assert!(presence.wants_grace(|_| true));
-        assert_eq!(presence.verdict(|_| true), Some((3, "exited".into())));
+        assert!(!presence.wants_grace(|_, _| false));
+        assert!(presence.wants_grace(|_, _| true));
+        assert!(!presence.wants_grace(|_, _| true), "one period at a time");
+        assert_eq!(presence.verdict(|_, _| false), None);
+        assert!(presence.wants_grace(|_, _| true));
+        assert_eq!(presence.verdict(|_, _| true), Some((3, "exited".into())));
     }
 
     #[test]
     fn a_rank_may_come_back_unless_it_exited() {
         let mut presence = Presence::default();
         presence.leave(3, Some(1), "closed".into());
-        assert!(!presence.wants_grace(|lane| lane == Some(0)));
+        assert!(!presence.wants_grace(|_, lane| lane == Some(0)));
         assert!(presence.come_back(3));
-        assert!(!presence.wants_grace(|_| true));
+        assert!(!presence.wants_grace(|_, _| true));
         presence.leave(3, Some(0), "closed".into());
         presence.leave(3, None, "exited".into());
         assert!(!presence.come_back(3));
-        assert_eq!(presence.verdict(|_| true), Some((3, "closed".into())));
+        assert_eq!(presence.verdict(|_, _| true), Some((3, "closed".into())));
     }
 }

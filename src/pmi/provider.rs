@@ -81,6 +81,9 @@ pub struct Provider {
     names: Names,
     presence: Presence,
     lost: BTreeSet<u32>,
+    /// Shell 0 knows that a rank of this shell has exited; one explains a
+    /// barrier that cannot end as well as all.
+    told_exit: bool,
     aborted: bool,
 }
 
@@ -105,6 +108,7 @@ impl Provider {
             names: Names::new(limits.names),
             presence: Presence::default(),
             lost: BTreeSet::new(),
+            told_exit: false,
             aborted: false,
             server: Server::new(Setup {
                 shell,
@@ -143,7 +147,7 @@ impl Provider {
         let text = match self.server.standing(rank) {
             Standing::Never => "exited before it used PMI",
             Standing::Connected => "exited without PMI finalize",
-            Standing::Finalized => return Vec::new(),
+            Standing::Finalized => "exited",
         };
         let mut actions = Vec::new();
         self.leave(rank, None, text.to_owned(), &mut actions);
@@ -168,7 +172,7 @@ impl Provider {
             presence,
             ..
         } = self;
-        let verdict = presence.verdict(|lane| server.waits(lane) || exchange.is_open(lane));
+        let verdict = presence.verdict(|rank, lane| waits_for(server, exchange, rank, lane));
         if let Some((rank, text)) = verdict {
             let wait = match self.server.tally() {
                 Some((waiting, need)) => {
@@ -329,7 +333,9 @@ impl Provider {
     /// Notes a rank that will not come, here and on shell 0.
     fn leave(&mut self, rank: u32, lane: Option<u32>, text: String, actions: &mut Vec<Action>) {
         self.presence.leave(rank, lane, text.clone());
-        if self.shell != 0 {
+        let news = lane.is_some() || !self.told_exit;
+        self.told_exit |= lane.is_none();
+        if self.shell != 0 && news {
             self.tell(&Message::Gone { rank, lane, text }, actions);
         }
     }
@@ -353,8 +359,9 @@ impl Provider {
             lost,
             ..
         } = self;
-        let waits = |lane| server.waits(lane) || exchange.is_open(lane);
-        if let Some(shell) = lost.first().filter(|_| waits(None)) {
+        let waits = |rank, lane| waits_for(server, exchange, rank, lane);
+        let needed = |shell: &&u32| server.ranks_of(**shell).any(|rank| waits(rank, None));
+        if let Some(shell) = lost.iter().find(needed) {
             let text = format!("shell {shell} was lost while ranks wait in a barrier");
             self.abort(None, 1, text, actions);
         } else if presence.wants_grace(waits) {
@@ -373,4 +380,9 @@ impl Provider {
             actions.push(Action::Abort { rank, code, text });
         }
     }
+}
+
+/// Whether a barrier that is known here waits for `rank`.
+fn waits_for(server: &Server, exchange: &Exchange, rank: u32, lane: Option<u32>) -> bool {
+    server.waits_for(rank, lane) || exchange.waits_for(rank, server.size(), lane)
 }

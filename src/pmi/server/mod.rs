@@ -218,12 +218,30 @@ impl Server {
             .map_or(Standing::Never, |lane| lane.members.standing(rank))
     }
 
-    /// Whether ranks of this shell wait in a barrier of `lane` (`None`: any).
-    pub(crate) fn waits(&self, lane: Option<u32>) -> bool {
+    /// Whether ranks of this shell wait, on `lane` (`None`: any), in a barrier
+    /// that `rank` must enter.
+    pub(crate) fn waits_for(&self, rank: u32, lane: Option<u32>) -> bool {
+        let near = self.local.contains(&rank);
         self.lanes
             .iter()
             .filter(|(number, _)| lane.is_none_or(|lane| lane == **number))
-            .any(|(_, state)| state.barriers.values().any(|barrier| !barrier.is_idle()))
+            .flat_map(|(_, state)| &state.barriers)
+            .any(|(key, barrier)| !barrier.is_idle() && key.involves(rank, self.size, near))
+    }
+
+    /// The ranks of a shell.
+    pub(crate) fn ranks_of(&self, shell: u32) -> impl Iterator<Item = u32> {
+        self.setup
+            .shell_of_rank
+            .iter()
+            .zip(0u32..)
+            .filter(move |(on, _)| **on == shell)
+            .map(|(_, rank)| rank)
+    }
+
+    /// The number of ranks of the job.
+    pub(crate) fn size(&self) -> u32 {
+        self.size
     }
 
     /// The fullest waiting barrier: local ranks that wait, and for how many.
