@@ -9,6 +9,7 @@ use flux_bcast::bcast::report::RankResult;
 use super::node::Answer;
 use super::node::Event;
 use super::node::Life;
+use super::node::Machine;
 use super::node::Request;
 use super::promises::Check;
 use super::scenario::Fault;
@@ -186,7 +187,31 @@ impl World<'_> {
         if !self.nodes[0].is_gone() && self.result.is_none() {
             return self.blame(0, Err("no result".into()));
         }
+        self.check_reasons()?;
         self.check_healthy()
+    }
+
+    /// What the user is told agrees with itself: whoever is reported to have
+    /// failed is not well in the end, and nobody gives up without a reason.
+    fn check_reasons(&self) -> Check {
+        let (Some(results), Some(Machine::Origin(origin))) =
+            (&self.result, &self.nodes[0].machine)
+        else {
+            return Ok(());
+        };
+        for RankResult { rank, outcome } in results {
+            let well = matches!(outcome, Outcome::Done(_) | Outcome::Cancelled);
+            let news = origin.failures().iter().find(|f| f.rank == Some(*rank));
+            if well && let Some(news) = news {
+                let text = format!("rank {rank} ends with {outcome:?} after {news:?}");
+                return self.blame(0, Err(text));
+            }
+            if *outcome == Outcome::Cancelled && origin.why().is_none() {
+                let text = format!("rank {rank} gave up without a reason");
+                return self.blame(0, Err(text));
+            }
+        }
+        Ok(())
     }
 
     /// Ranks that nothing happened to, fed by such ranks, have their copy.
