@@ -90,14 +90,15 @@ impl World<'_> {
         match request {
             Request::Open(_) => Ok(()),
             Request::Data(Payload::Damaged(cost)) => {
-                self.answer(node, Answer::Credit(cost));
                 self.used_up(node, cost);
                 let why = Failure {
                     rank: self.nodes[node].rank,
-                    errno: libc::EBADMSG,
+                    errno: libc::EPROTO,
                     text: "damaged message".into(),
                 };
-                self.feed(node, Input::Broken(why))
+                self.feed(node, Input::Broken(why))?;
+                self.answer(node, Answer::Refused(libc::EPROTO, "damaged message"));
+                Ok(())
             }
             Request::Data(Payload::Whole(frame)) => {
                 self.nodes[node].unanswered.push_back((frame.cost(), true));

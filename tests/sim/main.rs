@@ -33,7 +33,7 @@ use self::tally::Tally;
 use self::world::World;
 
 /// Runs so many seeds unless told otherwise.
-const SEEDS: u64 = 2500;
+const SEEDS: u64 = 2000;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()

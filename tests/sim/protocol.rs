@@ -36,6 +36,10 @@ pub(crate) struct Protocol {
     sink_prepared: bool,
     sink_commit: bool,
     sink_abort: bool,
+    /// The sink has said its last word.
+    sink_over: bool,
+    /// There is no time to wait for anybody.
+    shut_down: bool,
     up_prepared: bool,
     up_done: bool,
     finished: bool,
@@ -56,6 +60,10 @@ impl Protocol {
             Input::Commit => self.told_commit = true,
             Input::UpstreamLost => self.orphan = true,
             Input::Sink(SinkEvent::Prepared) => self.sink_prepared = true,
+            Input::Sink(
+                SinkEvent::Committed(_) | SinkEvent::Aborted | SinkEvent::Failed(_),
+            ) => self.sink_over = true,
+            Input::Shutdown(_) => self.shut_down = true,
             Input::Child { child, up } => {
                 if let Some(child) = self.children.get_mut(*child) {
                     match up {
@@ -128,6 +136,10 @@ impl Protocol {
                 let left = |child: &Child| child.opened && !child.answered && !child.told_abort;
                 if self.children.iter().any(left) {
                     return wrong("a child is left alone");
+                }
+                // An origin shuts itself down when the time limit is over.
+                if self.sink_opened && !self.sink_over && !self.shut_down && !self.origin {
+                    return wrong("the sink is still at work");
                 }
             }
         }

@@ -215,6 +215,9 @@ fn orders_out_of_turn_are_found() {
     let answer = || Output::Up(Up::Done(vec![]));
     finds(relay(&[], &[Output::Finished, open()]), "follows the end");
     finds(relay(&[], &[open(), Output::Finished]), "left alone");
+    let opened = [Output::SinkOpen, Output::Finished];
+    finds(relay(&[], &opened), "still at work");
+    relay(&[Input::Sink(SinkEvent::Aborted)], &opened).unwrap();
     relay(&[child(Up::Done(vec![]))], &[open(), Output::Finished]).unwrap();
     relay(&[], &[open(), abort(), Output::Finished]).unwrap();
     finds(relay(&[], &[answer(), open()]), "follows the answer");

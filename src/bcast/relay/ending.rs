@@ -26,7 +26,7 @@ impl Relay {
     }
 
     pub(super) fn all_prepared(&self) -> bool {
-        let here = !matches!(self.local, Local::Writing | Local::Ending);
+        let here = matches!(self.local, Local::None | Local::Prepared | Local::Over(_));
         // Where nobody is left, the rest of the stream need not be waited for.
         here && self.children.iter().all(Child::is_settled) && (self.fin || self.all_over())
     }
@@ -64,7 +64,7 @@ impl Relay {
         }
         if matches!(self.local, Local::Writing | Local::Prepared) {
             out.push(Output::SinkAbort);
-            self.local = Local::Over(Outcome::Failed(why.clone()));
+            self.local = Local::Dropping(why.clone());
         }
         for at in 0..self.children.len() {
             if self.children[at].is_live() {
@@ -142,7 +142,7 @@ impl Relay {
         let told = self.phase == Phase::Committing;
         match self.local {
             Local::Writing | Local::Prepared => out.push(Output::SinkAbort),
-            Local::None | Local::Ending | Local::Over(_) => {}
+            Local::None | Local::Ending | Local::Dropping(_) | Local::Over(_) => {}
         }
         if self.rank.is_some() && !self.is_over_here() {
             self.local = Local::Over(if told && self.local == Local::Ending {

@@ -15,8 +15,8 @@ use super::child::Child;
 impl Relay {
     /// A frame from upstream, which must be the next one.
     pub(super) fn take(&mut self, frame: Frame, out: &mut Vec<Output>) {
-        if self.phase != Phase::Streaming {
-            // Late data of a transfer that is called off: free the sender.
+        if self.phase != Phase::Streaming || matches!(self.local, Local::Dropping(_)) {
+            // Late data of a transfer that is called off or broken: free the sender.
             out.push(Output::Ack {
                 bytes: frame.cost(),
             });

@@ -185,6 +185,8 @@ enum Local {
     Prepared,
     /// Told to publish, or to drop everything; waiting for the answer.
     Ending,
+    /// Told to drop everything because of this failure; waiting for the answer.
+    Dropping(Failure),
     /// The end.
     Over(Outcome),
 }

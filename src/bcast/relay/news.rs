@@ -83,7 +83,12 @@ impl Relay {
                 }
             }
             SinkEvent::Committed(placed) => self.local = Local::Over(Outcome::Done(placed)),
-            SinkEvent::Aborted => self.local = Local::Over(Outcome::Cancelled),
+            SinkEvent::Aborted => {
+                self.local = Local::Over(match &self.local {
+                    Local::Dropping(why) => Outcome::Failed(why.clone()),
+                    _ => Outcome::Cancelled,
+                });
+            }
             SinkEvent::Failed(failure) => {
                 self.local = Local::Over(Outcome::Failed(failure.clone()));
                 // A rank that cannot write still feeds its subtree.

@@ -355,3 +355,22 @@ fn a_rank_that_was_lost_in_the_commit_stays_unknown_when_its_parent_is_lost_too(
     let unknown = |result: &RankResult| matches!(result.outcome, Outcome::Unknown(_));
     assert!(done.unwrap().iter().all(unknown), "{out:?}");
 }
+
+#[test]
+fn a_broken_stream_is_answered_for_when_the_sink_has_cleaned_up() {
+    let mut bench = Bench::new(&[], 10_000);
+    bench.sink(SinkEvent::Opened);
+    assert!(
+        bench
+            .feed(Input::Frame(data(5)))
+            .contains(&Output::SinkAbort)
+    );
+    let why = Failure::client(libc::ECANCELED, "enough");
+    assert_eq!(bench.feed(Input::Abort(why)), []);
+    let out = bench.sink(SinkEvent::Aborted);
+    let [Output::Up(Up::Done(results)), Output::Finished] = &out[..] else {
+        panic!("{out:?}");
+    };
+    let failure = results[0].failure().unwrap();
+    assert_eq!(failure.text, "data message 5 came instead of 0");
+}
