@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -71,8 +71,8 @@ pub(crate) struct Task {
     pub(crate) rc: Cell<i32>,
     pub(crate) open_streams: Cell<u32>,
     pub(crate) stdin: RefCell<Option<OwnedFd>>,
-    /// More descriptors that the task gets, by number.
-    pub(crate) extra: RefCell<Vec<(i32, OwnedFd)>>,
+    /// More descriptors that the task gets, under their numbers here.
+    pub(crate) extra: RefCell<Vec<OwnedFd>>,
     completed: Cell<bool>,
 }
 
@@ -168,17 +168,12 @@ pub(crate) fn start(shell: &Rc<Shell>, task: &Rc<Task>) -> Result<(), Errno> {
         .stdout(OwnedFd::from(stdout_end))
         .stderr(OwnedFd::from(stderr_end))
         .process_group(0);
-    let extra: Vec<(i32, i32)> = task
-        .extra
-        .borrow()
-        .iter()
-        .map(|(number, fd)| (*number, std::os::fd::AsRawFd::as_raw_fd(fd)))
-        .collect();
+    let extra: Vec<i32> = task.extra.borrow().iter().map(AsRawFd::as_raw_fd).collect();
     let in_child = Rc::clone(shell);
     let prepare = SendBox(Box::new(move || {
-        for (number, fd) in &extra {
-            // SAFETY: dup2 on numbers; the copy is meant to survive the exec.
-            unsafe { libc::dup2(*fd, *number) };
+        for fd in &extra {
+            // SAFETY: changes a flag of a descriptor of this process.
+            unsafe { libc::fcntl(*fd, libc::F_SETFD, 0) };
         }
         flux_sandbox::child::reset_mask();
         let _ = in_child.call(c"task.exec", None);
