@@ -149,6 +149,9 @@ pub struct Plan {
     pub tree: Tree,
     /// Broker rank of the tree's root.
     pub root_broker: u32,
+    /// Broker ranks of shell ranks 0… of the whole job.
+    #[serde(default)]
+    pub brokers: Vec<u32>,
     /// Host names of shell ranks 0… of the whole job.
     pub hosts: Vec<String>,
 }
@@ -194,6 +197,9 @@ pub enum Up {
     Progress {
         /// Bytes of file data.
         bytes: u64,
+        /// Ranks that have everything, verified.
+        #[serde(default)]
+        ranks: u32,
     },
     /// A rank below, or this one, failed. More may follow.
     Failure(Failure),

@@ -60,6 +60,10 @@ pub struct Placed {
     pub path: RawName,
     /// Its size in bytes (of all files below, for a directory).
     pub bytes: u64,
+    /// Microseconds from the opening of the transfer on that rank to the
+    /// publication of its copies.
+    #[serde(default)]
+    pub micros: u64,
 }
 
 /// What became of one rank.

@@ -239,6 +239,8 @@ impl Options {
             },
             tuning: self.tuning.clone(),
             partial: self.has(flag::PARTIAL),
+            no_wait: false,
+            checksum: false,
             timeout: self.timeout,
         })
     }

@@ -158,6 +158,7 @@ mod tests {
             names: Vec::new(),
             bytes: 10,
             elapsed: Duration::from_millis(1500),
+            unchanged: crate::idset::IdSet::default(),
         }
     }
 
@@ -165,6 +166,7 @@ mod tests {
         let placed = |path: &&[u8]| Placed {
             path: RawName::new(*path),
             bytes: 3,
+            micros: 0,
         };
         RankResult {
             rank,

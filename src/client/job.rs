@@ -6,11 +6,15 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
+use serde::Deserialize;
+
 use crate::bcast::report::Failure;
 use crate::errno::Errno;
 use crate::flux::error::Error;
 use crate::flux::error::Result;
+use crate::flux::future::Pending;
 use crate::flux::handle::Handle;
+use crate::flux::handle::Node;
 use crate::flux::job::JobEvent;
 use crate::flux::job::JobEvents;
 use crate::flux::job::JobId;
@@ -22,6 +26,21 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long the eventlog may lag behind the shells.
 const LAG: Duration = Duration::from_secs(5);
+
+/// The main eventlog as it is now (`job-info.lookup`).
+#[derive(Deserialize)]
+struct Snapshot {
+    eventlog: String,
+}
+
+/// What to do about a job that has not started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IfPending {
+    /// Wait until it starts.
+    Wait,
+    /// Give up at once.
+    GiveUp,
+}
 
 /// Where a job's shells are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +69,7 @@ pub(super) struct JobWatcher {
     _main: JobWatch,
     _guest: JobWatch,
     _pending: TimerWatcher,
+    _snapshot: Option<Pending>,
     late: RefCell<Option<TimerWatcher>>,
 }
 
@@ -63,10 +83,16 @@ struct State {
 
 impl JobWatcher {
     /// Starts to watch; `tell` is called from the reactor.
+    ///
+    /// Whether a job is pending cannot be seen from a watch of its eventlog: the
+    /// watch does not say where history ends and waiting begins. So whoever does
+    /// not want to wait asks for the eventlog as it is. Where that is not
+    /// answered, a job that has not started after a second is pending.
     pub(super) fn start(
         handle: Handle,
         job: JobId,
         name: String,
+        if_pending: IfPending,
         tell: impl Fn(JobNews) + 'static,
     ) -> Result<Self> {
         let state = Rc::new(State {
@@ -83,17 +109,28 @@ impl JobWatcher {
         let guest = JobEvents::watch(handle, job, "guest.exec.eventlog", false)?
             .then(move |event| guest.guest(event))?;
         let waiting = Rc::clone(&state);
-        let pending = TimerWatcher::new(handle.reactor()?, PATIENCE, None, move || {
-            if !waiting.started.get() && !waiting.over.get() {
-                (waiting.tell)(JobNews::Pending);
-            }
-        })?;
+        let pending =
+            TimerWatcher::new(
+                handle.reactor()?,
+                PATIENCE,
+                None,
+                move || match if_pending {
+                    IfPending::Wait if waiting.is_waiting() => (waiting.tell)(JobNews::Pending),
+                    IfPending::Wait => {}
+                    IfPending::GiveUp => waiting.pending(),
+                },
+            )?;
+        let snapshot = match if_pending {
+            IfPending::Wait => None,
+            IfPending::GiveUp => Some(look(handle, job, Rc::clone(&state))?),
+        };
         Ok(Self {
             state,
             handle,
             _main: main,
             _guest: guest,
             _pending: pending,
+            _snapshot: snapshot,
             late: RefCell::default(),
         })
     }
@@ -120,7 +157,43 @@ impl JobWatcher {
     }
 }
 
+/// Asks for the eventlog as it is.
+fn look(handle: Handle, job: JobId, state: Rc<State>) -> Result<Pending> {
+    let request = serde_json::json!({"id": job.0, "keys": ["eventlog"], "flags": 0});
+    handle
+        .rpc_json("job-info.lookup", &request, Node::Any)?
+        .then(None, move |future| {
+            if let Ok(Snapshot { eventlog }) = future.get_json()
+                && !has_started(&eventlog)
+            {
+                state.pending();
+            }
+        })
+}
+
+/// Whether an eventlog (RFC 18: one JSON object a line) shows a job that runs,
+/// or one that is over.
+fn has_started(eventlog: &str) -> bool {
+    eventlog
+        .lines()
+        .filter_map(|line| serde_json::from_str::<JobEvent>(line).ok())
+        .any(|event| matches!(event.name.as_str(), "start" | "finish" | "clean"))
+}
+
 impl State {
+    fn is_waiting(&self) -> bool {
+        !self.started.get() && !self.over.get()
+    }
+
+    fn pending(&self) {
+        if self.is_waiting() {
+            self.end(
+                Errno::EAGAIN,
+                "is pending: it has not started, and waiting for it was not wanted",
+            );
+        }
+    }
+
     fn end(&self, errno: Errno, what: &str) {
         if !self.over.replace(true) {
             let text = format!("job {} {what}", self.name);
@@ -201,5 +274,26 @@ impl fmt::Debug for JobWatcher {
         f.debug_struct("JobWatcher")
             .field("job", &self.state.name)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_started;
+
+    #[test]
+    fn a_job_has_started_or_not() {
+        let line = |name: &str| format!("{{\"timestamp\":1.5,\"name\":\"{name}\"}}\n");
+        let log = |names: &[&str]| names.iter().map(|name| line(name)).collect::<String>();
+        assert!(!has_started(""));
+        assert!(!has_started(&log(&[
+            "submit", "validate", "depend", "priority"
+        ])));
+        // Resources are there, but a prolog may still take its time.
+        assert!(!has_started(&log(&[
+            "submit", "depend", "priority", "alloc"
+        ])));
+        assert!(has_started(&log(&["submit", "alloc", "start"])));
+        assert!(has_started(&log(&["submit", "exception", "clean"])));
     }
 }

@@ -6,18 +6,30 @@
 //! [`Driver`] does the rest. The eventlog is watched to the end, because a
 //! request to a shell that leaves in the wrong moment is answered by nobody.
 
+mod finder;
+pub mod gather;
+mod intake;
 mod job;
+mod pulse;
+pub mod query;
+pub mod remote;
+mod shelf;
+mod skip;
+mod template;
 
 use std::cell::RefCell;
 use std::fmt;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::rc::Weak;
 use std::time::Duration;
 use std::time::Instant;
 
-use self::job::JobNews;
-use self::job::JobWatcher;
-use self::job::Shells;
+use self::finder::Finder;
+use self::finder::Found;
+use self::skip::Skip;
+use crate::bcast::frame::Frame;
+use crate::bcast::frame::Kind;
 use crate::bcast::id::TransferId;
 use crate::bcast::message::Open;
 use crate::bcast::message::Plan;
@@ -30,25 +42,33 @@ use crate::bcast::report::Failure;
 use crate::bcast::report::RankResult;
 use crate::bcast::spec::Dest;
 use crate::bcast::spec::Policy;
-use crate::errno::Errno;
 use crate::file::SourceSpec;
 use crate::file::Totals;
 use crate::flux::error::Context;
 use crate::flux::error::Error;
 use crate::flux::error::Result;
-use crate::flux::future::Pending;
 use crate::flux::handle::Handle;
-use crate::flux::handle::Node;
 use crate::flux::job::JobId;
 use crate::flux::reactor::TimerWatcher;
+use crate::idset::IdSet;
 use crate::transfer::driver::Driver;
 use crate::transfer::driver::DriverEvent;
 use crate::transfer::driver::Network;
 use crate::transfer::driver::Setup;
-use crate::transfer::edge;
 use crate::transfer::edge::Link;
 use crate::transfer::reader::Reader;
 use crate::transfer::reader::SourceEvent;
+
+/// The job that a client turns to.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The job.
+    pub job: JobId,
+    /// How the user calls it, for messages.
+    pub name: String,
+    /// A job that has not started is not waited for: EAGAIN.
+    pub no_wait: bool,
+}
 
 /// What to send, where to, and how.
 #[derive(Debug)]
@@ -69,6 +89,12 @@ pub struct Send {
     pub tuning: Tuning,
     /// Healthy ranks commit although others fail.
     pub partial: bool,
+    /// A job that has not started is not waited for: EAGAIN.
+    pub no_wait: bool,
+    /// Ranks that have the files already get nothing: where every source is a
+    /// regular file given by its path, and every copy is a regular file of the
+    /// same size and digest.
+    pub checksum: bool,
     /// Time limit for everything.
     pub timeout: Option<Duration>,
 }
@@ -108,6 +134,8 @@ pub struct Summary {
     pub bytes: u64,
     /// From the start to the last rank's answer.
     pub elapsed: Duration,
+    /// Ranks that were left out because they had the files already.
+    pub unchanged: IdSet,
 }
 
 impl Summary {
@@ -131,16 +159,18 @@ struct Inner {
     handle: Handle,
     send: Option<Send>,
     transfer: TransferId,
-    job_name: String,
     listener: Rc<dyn Fn(ClientEvent)>,
     started: Instant,
     totals: Totals,
     names: Vec<RawName>,
     hosts: Vec<String>,
     reader: Option<Reader>,
-    watcher: Option<JobWatcher>,
-    shells: Option<Shells>,
-    planning: Option<Pending>,
+    finder: Option<Finder>,
+    /// Sources that are to be compared with what the ranks have.
+    rereadable: Option<Vec<(PathBuf, Option<RawName>)>>,
+    skip: Skip,
+    /// Number of the entry that is being sent.
+    entry: usize,
     driver: Option<Rc<RefCell<Driver>>>,
     timer: Option<TimerWatcher>,
     ended: bool,
@@ -158,28 +188,24 @@ impl Client {
         send: Send,
         listener: impl Fn(ClientEvent) + 'static,
     ) -> Result<Self> {
-        let mut id = [0; 16];
-        rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())
-            .context("choose a transfer id")?;
-        let transfer = TransferId::from_bytes(id);
+        let transfer = new_transfer()?;
         let reactor = handle.reactor()?;
         let timeout = send.timeout;
-        let job_name = send.job_name.clone();
         let inner = Rc::new_cyclic(|me| {
             RefCell::new(Inner {
                 handle,
                 send: Some(send),
                 transfer,
-                job_name,
                 listener: Rc::new(listener),
                 started: Instant::now(),
                 totals: Totals::default(),
                 names: Vec::new(),
                 hosts: Vec::new(),
                 reader: None,
-                watcher: None,
-                shells: None,
-                planning: None,
+                finder: None,
+                rereadable: None,
+                skip: Skip::default(),
+                entry: 0,
                 driver: None,
                 timer: None,
                 ended: false,
@@ -188,10 +214,13 @@ impl Client {
         });
         {
             let mut this = inner.borrow_mut();
-            let spec = match &mut this.send {
-                Some(send) => std::mem::take(&mut send.source),
-                None => SourceSpec::default(),
+            let (spec, checksum) = match &mut this.send {
+                Some(send) => (std::mem::take(&mut send.source), send.checksum),
+                None => (SourceSpec::default(), false),
             };
+            if checksum {
+                this.rereadable = skip::rereadable(&spec);
+            }
             let weak = Rc::downgrade(&inner);
             this.reader = Some(Reader::start(reactor, spec, transfer, move |event| {
                 Inner::source_says(&weak, event);
@@ -223,6 +252,12 @@ impl Client {
     pub fn transfer_id(&self) -> TransferId {
         self.inner.borrow().transfer
     }
+
+    /// How many ranks have everything, verified.
+    pub fn verified(&self) -> u32 {
+        let driver = self.inner.borrow().driver.clone();
+        driver.map_or(0, |driver| driver.borrow().verified())
+    }
 }
 
 impl fmt::Debug for Client {
@@ -246,8 +281,7 @@ impl Inner {
     fn quit(&mut self) -> Option<Rc<RefCell<Driver>>> {
         self.ended = true;
         self.reader = None;
-        self.watcher = None;
-        self.planning = None;
+        self.finder = None;
         self.timer = None;
         self.driver.take()
     }
@@ -257,16 +291,17 @@ impl Inner {
         listener(event);
     }
 
-    fn end(this: &Rc<RefCell<Self>>, results: Vec<RankResult>, why: Option<Failure>) {
+    fn end(this: &Rc<RefCell<Self>>, mut results: Vec<RankResult>, why: Option<Failure>) {
         let summary = {
             let mut inner = this.borrow_mut();
             if inner.ended {
                 return;
             }
+            results.extend(inner.skip.results());
+            results.sort_unstable_by_key(|result| result.rank);
             // The driver stays: it may be the one who is calling.
             inner.ended = true;
-            inner.watcher = None;
-            inner.planning = None;
+            inner.finder = None;
             inner.timer = None;
             Summary {
                 transfer: inner.transfer,
@@ -276,6 +311,7 @@ impl Inner {
                 names: inner.names.clone(),
                 bytes: inner.totals.bytes,
                 elapsed: inner.started.elapsed(),
+                unchanged: inner.skip.unchanged(),
             }
         };
         Self::tell(this, ClientEvent::Ended(summary));
@@ -302,30 +338,14 @@ impl Inner {
         let Some(this) = weak.upgrade() else { return };
         match event {
             SourceEvent::Opened { totals, names } => {
-                let (handle, job) = {
+                {
                     let mut inner = this.borrow_mut();
                     inner.totals = totals;
                     inner.names = names;
-                    let Some(send) = &inner.send else { return };
-                    (inner.handle, send.job)
-                };
-                let weak = Weak::clone(weak);
-                let job_name = this.borrow().job_name.clone();
-                let watched = JobWatcher::start(handle, job, job_name, {
-                    let weak = weak.clone();
-                    move |news| Self::job_says(&weak, news)
-                });
-                match watched {
-                    Ok(watcher) => this.borrow_mut().watcher = Some(watcher),
-                    Err(error) => Self::fail(&weak, &error),
                 }
+                Self::compare(&this);
             }
-            SourceEvent::Frame(frame) => {
-                let driver = this.borrow().driver.clone();
-                if let Some(driver) = driver {
-                    Driver::feed(&driver, Input::Frame(frame));
-                }
-            }
+            SourceEvent::Frame(frame) => Self::frame(&this, frame),
             SourceEvent::Failed(error) => {
                 Self::call_off(
                     weak,
@@ -335,68 +355,67 @@ impl Inner {
         }
     }
 
-    fn job_says(weak: &Weak<RefCell<Self>>, news: JobNews) {
-        let Some(this) = weak.upgrade() else { return };
-        match news {
-            JobNews::Pending => Self::tell(&this, ClientEvent::Waiting),
-            JobNews::Ready(shells) => {
-                let planned = this.borrow_mut().ask_plan(shells);
-                if let Err(error) = planned {
-                    Self::fail(weak, &error);
+    fn frame(this: &Rc<RefCell<Self>>, frame: Frame) {
+        let driver = this.borrow().driver.clone();
+        let Some(driver) = driver else { return };
+        let same = {
+            let mut inner = this.borrow_mut();
+            match frame.item() {
+                Ok(item) if frame.kind() == Kind::End => {
+                    let same = inner.check_sent(&item, inner.entry);
+                    inner.entry += 1;
+                    same
                 }
+                _ => true,
             }
-            JobNews::Over(failure) => Self::call_off(weak, failure),
+        };
+        Driver::feed(
+            &driver,
+            if same {
+                Input::Frame(frame)
+            } else {
+                let text = "a source was changed while it was compared and sent";
+                Input::Abort(Failure::client(libc::ESTALE, text))
+            },
+        );
+    }
+
+    /// Looks for the job.
+    fn find(this: &Rc<RefCell<Self>>) {
+        let found = {
+            let inner = this.borrow();
+            let Some(send) = &inner.send else { return };
+            let target = Target {
+                job: send.job,
+                name: send.job_name.clone(),
+                no_wait: send.no_wait,
+            };
+            let stall = Duration::from_secs_f64(send.tuning.stall);
+            let me = Weak::clone(&inner.me);
+            let tell = move |found| Inner::found(&me, found);
+            Finder::start(inner.handle, &target, send.plan.clone(), stall, tell)
+        };
+        match found {
+            Ok(finder) => this.borrow_mut().finder = Some(finder),
+            Err(error) => Self::fail(&Rc::downgrade(this), &error),
         }
     }
 
-    fn ask_plan(&mut self, shells: Shells) -> Result<()> {
-        let Some(send) = &self.send else {
-            return Ok(());
-        };
-        let weak = self.me.clone();
-        let topic = format!("{}.bcast.plan", shells.service);
-        let stall = Duration::from_secs_f64(send.tuning.stall);
-        let future =
-            self.handle
-                .rpc_json(&topic, &send.plan, Node::Rank(shells.leader_broker))?;
-        self.shells = Some(shells);
-        self.planning = Some(future.then(Some(stall), move |future| {
-            let Some(this) = weak.upgrade() else { return };
-            match future.get_json::<Plan>() {
-                Ok(plan) => Self::begin(&this, plan),
-                Err(error) => Self::plan_failed(&this, &error),
-            }
-        })?);
-        Ok(())
-    }
-
-    fn plan_failed(this: &Rc<RefCell<Self>>, error: &Error) {
-        let (errno, text) = edge::explain(error);
-        let name = this.borrow().job_name.clone();
-        let text = match errno {
-            Errno::ENOSYS => format!(
-                "job {name} does not have the flux-bcast plugin in its shells; submit it with \
-                 -o userrc=FILE where FILE loads it, or have it installed for all jobs"
-            ),
-            Errno::ESHUTDOWN => {
-                // The job is ending; its eventlog says how, and is watched.
-                let patient = match &this.borrow().watcher {
-                    Some(watcher) => watcher.expect_end(),
-                    None => false,
-                };
-                if patient {
-                    return;
+    fn found(weak: &Weak<RefCell<Self>>, found: Found) {
+        let Some(this) = weak.upgrade() else { return };
+        match found {
+            Found::Waiting => Self::tell(&this, ClientEvent::Waiting),
+            Found::Ready { plan, service } => {
+                if Self::asked(&this, &plan, &service) {
+                    Self::begin(&this, plan, &service);
                 }
-                format!("job {name} has no running shells")
             }
-            Errno::ETIMEDOUT => format!("the leader shell of job {name} gives no answer"),
-            _ => text,
-        };
-        Self::end(this, Vec::new(), Some(Failure::client(errno.raw(), text)));
+            Found::Over(failure) => Self::call_off(weak, failure),
+        }
     }
 
-    fn begin(this: &Rc<RefCell<Self>>, plan: Plan) {
-        let started = this.borrow_mut().originate(&plan);
+    fn begin(this: &Rc<RefCell<Self>>, plan: Plan, service: &str) {
+        let started = this.borrow_mut().originate(&plan, service);
         match started {
             Ok(driver) => {
                 let totals = this.borrow().totals;
@@ -407,14 +426,8 @@ impl Inner {
         }
     }
 
-    fn originate(&mut self, plan: &Plan) -> Result<Option<Rc<RefCell<Driver>>>> {
-        if plan.version != VERSION {
-            let text = format!("the job's plugin speaks protocol {}", plan.version);
-            return Err(Error::with_text(Errno::EPROTO, text));
-        }
-        let (Some(send), Some(reader), Some(shells)) =
-            (self.send.take(), self.reader.take(), self.shells.as_ref())
-        else {
+    fn originate(&mut self, plan: &Plan, service: &str) -> Result<Option<Rc<RefCell<Driver>>>> {
+        let (Some(send), Some(reader)) = (self.send.take(), self.reader.take()) else {
             return Ok(None);
         };
         self.hosts.clone_from(&plan.hosts);
@@ -439,7 +452,7 @@ impl Inner {
                 rank: plan.tree.root(),
                 link: Link {
                     handle: self.handle,
-                    service: shells.service.clone(),
+                    service: service.to_owned(),
                     broker: plan.root_broker,
                 },
             }),
@@ -457,6 +470,14 @@ impl Inner {
         };
         Driver::origin(setup, vec![plan.tree.clone()], reader, None).map(Some)
     }
+}
+
+/// A random id.
+fn new_transfer() -> Result<TransferId> {
+    let mut id = [0; 16];
+    rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())
+        .context("choose a transfer id")?;
+    Ok(TransferId::from_bytes(id))
 }
 
 /// All that a client needs to reach: the root of the tree.

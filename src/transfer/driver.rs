@@ -101,6 +101,7 @@ pub struct Driver {
     inputs: VecDeque<Input>,
     events: Vec<DriverEvent>,
     busy: bool,
+    verified: u32,
     start: Instant,
     _ticker: Option<TimerWatcher>,
     me: Weak<RefCell<Driver>>,
@@ -205,6 +206,7 @@ impl Driver {
                 inputs: VecDeque::new(),
                 events: Vec::new(),
                 busy: false,
+                verified: 0,
                 start: Instant::now(),
                 _ticker: None,
                 me: me.clone(),
@@ -277,6 +279,12 @@ impl Driver {
             let (errno, text) = (Errno::ESHUTDOWN.raw(), text.to_owned());
             Self::feed(this, Input::ChildLost { child, errno, text });
         }
+    }
+
+    /// How many ranks have everything, verified, as last reported to whoever
+    /// started the transfer.
+    pub fn verified(&self) -> u32 {
+        self.verified
     }
 
     /// True when nothing more will come.
@@ -435,7 +443,8 @@ impl Driver {
                     let _ = stream.finish();
                 }
             }
-            (Upstream::Reader(_), Up::Progress { bytes }) => {
+            (Upstream::Reader(_), Up::Progress { bytes, ranks }) => {
+                self.verified = ranks;
                 self.events.push(DriverEvent::Progress(bytes));
             }
             (Upstream::Reader(_), Up::Done(results)) => {

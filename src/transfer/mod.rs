@@ -6,8 +6,9 @@
 //! disk through worker threads ([`writer`], [`reader`]), so that neither a slow
 //! disk nor a slow peer ever blocks the reactor.
 
+pub mod ask;
 pub mod driver;
 pub mod edge;
 pub mod reader;
-mod worker;
+pub(crate) mod worker;
 pub mod writer;

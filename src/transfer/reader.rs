@@ -62,6 +62,19 @@ impl Reader {
         transfer: TransferId,
         on_event: impl FnMut(SourceEvent) + 'static,
     ) -> Result<Self> {
+        Self::start_with(reactor, || Ok(spec), transfer, on_event)
+    }
+
+    /// As [`Reader::start`]; what to read is found out in the thread.
+    ///
+    /// # Errors
+    /// As [`Reader::start`]; those of `spec` come as [`SourceEvent::Failed`].
+    pub fn start_with(
+        reactor: Reactor,
+        spec: impl FnOnce() -> std::result::Result<SourceSpec, FileError> + Send + 'static,
+        transfer: TransferId,
+        on_event: impl FnMut(SourceEvent) + 'static,
+    ) -> Result<Self> {
         let (events, receiver) = wakeup(reactor, QUEUE, QUEUE / 4, on_event)?;
         let (commands, queue) = channel::unbounded();
         let reports = events.clone();
@@ -93,12 +106,12 @@ impl Reader {
 }
 
 fn run(
-    spec: SourceSpec,
+    spec: impl FnOnce() -> std::result::Result<SourceSpec, FileError>,
     transfer: TransferId,
     queue: &channel::Receiver<Command>,
     events: &WakeSender<SourceEvent>,
 ) {
-    let mut source = match Source::open(spec) {
+    let mut source = match spec().and_then(Source::open) {
         Ok(source) => source,
         Err(error) => {
             let _ = events.send(SourceEvent::Failed(error));

@@ -13,7 +13,7 @@ use crate::flux::thread;
 ///
 /// # Errors
 /// EAGAIN if no thread can be had.
-pub(super) fn spawn(
+pub(crate) fn spawn(
     name: &str,
     body: impl FnOnce() + Send + 'static,
     failed: impl FnOnce(String) + Send + 'static,

@@ -2,9 +2,12 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use crossbeam_channel as channel;
 
@@ -42,6 +45,20 @@ pub struct Place {
     pub total: Option<u64>,
     /// Names of the copies, as far as known.
     pub names: Vec<RawName>,
+    /// Where the copies are remembered once they are published.
+    pub registry: Option<SharedRegistry>,
+}
+
+/// A registry that writers and the reactor's thread use.
+#[derive(Clone, Debug, Default)]
+pub struct SharedRegistry(Arc<Mutex<file::Registry>>);
+
+impl SharedRegistry {
+    /// Uses it. Whoever holds it may wait for a disk: not for the reactor's
+    /// thread.
+    pub fn with<T>(&self, f: impl FnOnce(&mut file::Registry) -> T) -> T {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 enum Command {
@@ -152,6 +169,7 @@ fn run(
     events: &WakeSender<SinkEvent>,
     cancel: &AtomicBool,
 ) {
+    let start = Instant::now();
     let fail = |error: &file::FileError| {
         SinkEvent::Failed(Failure::on(
             place.rank,
@@ -189,15 +207,13 @@ fn run(
             },
             Command::Commit => {
                 let event = match sink.commit() {
-                    Ok(copies) => SinkEvent::Committed(
-                        copies
-                            .into_iter()
-                            .map(|copy| Placed {
-                                path: copy.path,
-                                bytes: copy.bytes,
-                            })
-                            .collect(),
-                    ),
+                    Ok(copies) => {
+                        let placed = placed(&copies, start);
+                        if let Some(registry) = &place.registry {
+                            registry.with(|registry| registry.add(copies));
+                        }
+                        SinkEvent::Committed(placed)
+                    }
                     Err(error) => fail(&error),
                 };
                 let _ = events.send(event);
@@ -219,6 +235,16 @@ fn run(
             return;
         }
     }
+}
+
+fn placed(copies: &[file::Committed], start: Instant) -> Vec<Placed> {
+    let micros = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
+    let one = |copy: &file::Committed| Placed {
+        path: copy.path.clone(),
+        bytes: copy.bytes,
+        micros,
+    };
+    copies.iter().map(one).collect()
 }
 
 /// Writes a frame.

@@ -226,6 +226,7 @@ impl Sink {
         Ok(SinkEvent::Committed(vec![Placed {
             path: RawName::new("/tmp/copy"),
             bytes,
+            micros: 0,
         }]))
     }
 }

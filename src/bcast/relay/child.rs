@@ -38,6 +38,8 @@ pub(super) struct Child {
     pub(super) ping_due: Millis,
     /// Bytes that the slowest healthy rank below has taken.
     pub(super) progress: u64,
+    /// Ranks below that have verified everything, as last reported.
+    pub(super) ranks: u32,
 }
 
 impl Child {
@@ -51,6 +53,7 @@ impl Child {
             heard: now,
             ping_due,
             progress: 0,
+            ranks: 0,
         }
     }
 
@@ -71,6 +74,21 @@ impl Child {
     /// Everybody below is verified or failed.
     pub(super) fn is_settled(&self) -> bool {
         matches!(self.state, State::Prepared | State::Over(_))
+    }
+
+    /// How many ranks below have verified everything.
+    pub(super) fn verified(&self) -> u32 {
+        let count = match &self.state {
+            State::Opening | State::Streaming(_) => return self.ranks,
+            State::Prepared | State::Committing => {
+                self.tree.size().saturating_sub(self.failures.len())
+            }
+            State::Over(results) => results
+                .iter()
+                .filter(|result| matches!(result.outcome, Outcome::Done(_)))
+                .count(),
+        };
+        u32::try_from(count).unwrap_or(u32::MAX)
     }
 
     /// The window it granted, while data may be sent.

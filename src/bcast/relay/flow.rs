@@ -4,6 +4,7 @@ use super::super::frame::Frame;
 use super::super::frame::Kind;
 use super::super::message::Up;
 use super::super::report::Failure;
+use super::super::report::Outcome;
 use super::Held;
 use super::Local;
 use super::Millis;
@@ -138,10 +139,22 @@ impl Relay {
             (None, None) => return,
         };
         let due = now.saturating_sub(self.progress_at) >= u64::from(Self::TICK.subsec_millis());
-        if due && slowest > self.progress_sent {
-            self.progress_sent = slowest;
+        let ranks = self.verified();
+        let (bytes, known) = self.progress_sent;
+        if due && (slowest > bytes || ranks > known) {
+            self.progress_sent = (slowest, ranks);
             self.progress_at = now;
-            self.up(Up::Progress { bytes: slowest }, out);
+            let bytes = slowest;
+            self.up(Up::Progress { bytes, ranks }, out);
         }
+    }
+
+    /// How many ranks, here and below, have verified everything.
+    fn verified(&self) -> u32 {
+        let here = match &self.local {
+            Local::Prepared | Local::Over(Outcome::Done(_)) => 1,
+            _ => 0,
+        };
+        here + self.children.iter().map(Child::verified).sum::<u32>()
     }
 }

@@ -220,7 +220,7 @@ pub struct Relay {
     ready_sent: bool,
     written_frames: u64,
     written_bytes: u64,
-    progress_sent: u64,
+    progress_sent: (u64, u32),
     progress_at: Millis,
     upstream_heard: Millis,
 }
@@ -272,7 +272,7 @@ impl Relay {
             ready_sent: false,
             written_frames: 0,
             written_bytes: 0,
-            progress_sent: 0,
+            progress_sent: (0, 0),
             progress_at: now,
             upstream_heard: now,
         };

@@ -18,7 +18,10 @@ impl Relay {
         }
         match up {
             Up::Ready { window } => child.ready(window),
-            Up::Progress { bytes } => child.progress = bytes,
+            Up::Progress { bytes, ranks } => {
+                child.progress = bytes;
+                child.ranks = ranks;
+            }
             Up::Failure(failure) => {
                 child.note(&failure);
                 self.up(Up::Failure(failure), out);

@@ -3,60 +3,123 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use clap::ArgGroup;
 use clap::Parser;
 use clap::ValueEnum;
 use flux_bcast::idset::IdSet;
 use flux_bcast::units::parse_fsd;
 use flux_bcast::units::parse_size;
 
-/// Send files to the nodes of a running job.
-///
-/// Without JOBID the files go to the job that encloses this process, that is to
-/// all nodes of the batch job or allocation in which it runs. Without DEST a
-/// copy keeps its name and goes to the job's temporary directory
-/// (FLUX_JOB_TMPDIR) on each node.
+const USAGE: &str = "flux bcast [OPTIONS] [JOBID] SOURCE... [DEST]
+       flux bcast [OPTIONS] --from=RANK [JOBID] PATH... [DEST]
+       flux bcast [OPTIONS] --gather [JOBID] PATH... DIR
+       flux bcast [OPTIONS] --list [JOBID]
+       flux bcast [OPTIONS] --remove [JOBID] [PATH...]";
+
+const TEMPLATE: &str = "{usage-heading} {usage}\n{about}\n{options}\n{after-help}";
+
+const AFTER: &str = "
+Without JOBID, the job that encloses this process is meant: the batch job or
+allocation in which it runs. The first word is a JOBID if it can be one and no
+file has that name; --jobid removes doubt. Of several words that follow, the
+last one is DEST, unless --dest or --unique is given.
+
+DEST is below the job's temporary directory (FLUX_JOB_TMPDIR) on each node, or
+an absolute path; it is a directory if it ends in '/'. Without DEST a copy keeps
+its name. Tags such as {{node.id}} are filled in on each node.
+
+Exit status: 0 all ranks have the files, 1 the transfer failed, 2 wrong usage.";
+
+/// Send files to the nodes of a running job
 #[derive(Debug, Parser)]
 #[command(
     name = "flux bcast",
     version,
-    override_usage = "flux bcast [OPTIONS] [JOBID] SOURCE [DEST]\n       \
-                      flux bcast [OPTIONS] [JOBID] SOURCE... DEST\n       \
-                      flux bcast [OPTIONS] --dest=DEST [JOBID] SOURCE...",
-    after_help = "The first word is a JOBID if it can be one and no file has that name; --jobid \
-                  removes doubt. Of several words that follow, the last is DEST unless --dest is \
-                  given.\n\nExit status: 0 all ranks have the files, 1 the transfer failed, \
-                  2 wrong usage."
+    disable_version_flag = true,
+    disable_help_flag = true,
+    override_usage = USAGE,
+    help_template = TEMPLATE,
+    after_help = AFTER,
+    max_term_width = 200,
+    group = ArgGroup::new("mode").args(["from", "gather", "list", "remove", "dry_run"]),
+    group = ArgGroup::new("existing").args(["force", "append", "truncate"]),
 )]
 pub(crate) struct Args {
     /// [JOBID] SOURCE... [DEST]
-    #[arg(value_name = "WORD", required = true, hide = true)]
+    #[arg(value_name = "WORD", hide = true)]
     pub(crate) words: Vec<OsString>,
+
+    /// Display this message.
+    #[arg(short, long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+
+    /// Display the version.
+    #[arg(short = 'V', long, action = clap::ArgAction::Version)]
+    version: Option<bool>,
 
     /// Send to this job
     #[arg(short = 'j', long, value_name = "JOBID")]
     pub(crate) jobid: Option<String>,
 
-    /// Where the copies go: below FLUX_JOB_TMPDIR, or an absolute path; a
-    /// directory if it ends in '/'. Tags such as {{node.id}} are filled in on
-    /// each node
-    #[arg(short = 'd', long, value_name = "DEST")]
+    /// Fail at once if the job has not started
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+
+    /// Where the copies go, instead of a last word DEST
+    #[arg(short = 'd', long, value_name = "DEST", conflicts_with = "unique")]
     pub(crate) dest: Option<OsString>,
+
+    /// Let the service choose a new directory, and print it
+    #[arg(short, long)]
+    pub(crate) unique: bool,
+
+    /// Make missing parent directories of DEST
+    #[arg(long)]
+    pub(crate) mkdir: bool,
+
+    /// Name of the copy of a single source, such as standard input ('-')
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) name: Option<OsString>,
 
     /// Replace existing files (atomically)
     #[arg(short, long)]
     pub(crate) force: bool,
+
+    /// Append to existing files (not atomic)
+    #[arg(long)]
+    pub(crate) append: bool,
+
+    /// Overwrite existing files in place (not atomic)
+    #[arg(long)]
+    pub(crate) truncate: bool,
+
+    /// Send nothing to ranks that have the files already
+    #[arg(short, long)]
+    pub(crate) checksum: bool,
 
     /// Keep modification and access times
     #[arg(short, long)]
     pub(crate) preserve: bool,
 
     /// Permission bits of the copies instead of the source's
-    #[arg(long, value_name = "OCTAL", value_parser = parse_mode)]
+    #[arg(short, long, value_name = "OCTAL", value_parser = parse_mode)]
     pub(crate) mode: Option<u32>,
 
-    /// Make missing parent directories of DEST
+    /// Flush the copies to disk before they appear
     #[arg(long)]
-    pub(crate) mkdir: bool,
+    pub(crate) sync: bool,
+
+    /// Let healthy ranks have the files although others fail
+    #[arg(long)]
+    pub(crate) partial: bool,
+
+    /// Send the shared objects of programs, too, into NAME_libs or DIR
+    #[arg(long, value_name = "DIR", require_equals = true, num_args = 0..=1)]
+    pub(crate) send_libs: Option<Option<OsString>>,
+
+    /// Directories whose shared objects stay (default: those of the system)
+    #[arg(long, value_name = "PATHS", requires = "send_libs")]
+    pub(crate) exclude_libs: Option<OsString>,
 
     /// Send to these shell ranks only
     #[arg(short, long, value_name = "IDSET")]
@@ -67,22 +130,22 @@ pub(crate) struct Args {
     pub(crate) hosts: Option<String>,
 
     /// Leave these ranks (or hosts) out
-    #[arg(short = 'x', long, value_name = "IDSET|HOSTLIST")]
+    #[arg(short = 'x', long, value_name = "TARGETS")]
     pub(crate) exclude: Option<String>,
 
     /// Arity of the tree; by default it follows the brokers' own
     #[arg(short = 'k', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) fanout: Option<u32>,
 
-    /// Bytes of a chunk
+    /// Bytes of a chunk (default 4k)
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) chunk: Option<u64>,
 
-    /// Most bytes of data in one message
+    /// Most bytes of data in one message (default 120k)
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) batch: Option<u64>,
 
-    /// Most bytes in flight from one node
+    /// Most bytes in flight from one node (default 840k)
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) window: Option<u64>,
 
@@ -90,44 +153,141 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FSD", value_parser = fsd)]
     pub(crate) timeout: Option<Duration>,
 
-    /// Flush the copies to disk before they appear
+    /// Tell what would happen on each rank; send nothing
     #[arg(long)]
-    pub(crate) sync: bool,
+    pub(crate) dry_run: bool,
 
-    /// Let healthy ranks have the files although others fail
+    /// The sources are on the node of this shell rank of the job
+    #[arg(long, value_name = "RANK")]
+    pub(crate) from: Option<u32>,
+
+    /// Fetch PATH from each rank, into DIR/RANK/ here
     #[arg(long)]
-    pub(crate) partial: bool,
+    pub(crate) gather: bool,
 
-    /// Name of the copy of standard input (SOURCE -), or of a single source
-    #[arg(long, value_name = "NAME")]
-    pub(crate) name: Option<OsString>,
+    /// List what was put on the job's nodes
+    #[arg(short, long)]
+    pub(crate) list: bool,
 
-    /// Show progress
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    pub(crate) progress: Progress,
-
-    /// Print the result as JSON
+    /// Remove what was put on the job's nodes, or PATH of it
     #[arg(long)]
-    pub(crate) json: bool,
+    pub(crate) remove: bool,
 
-    /// Print bytes, time and rate
+    /// Show progress: auto (on a terminal), always, never
+    #[arg(
+        long,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_default_value = true,
+        hide_possible_values = true
+    )]
+    pub(crate) progress: When,
+
+    /// Print path, bytes, time and error of each rank
     #[arg(long)]
     pub(crate) stats: bool,
 
-    /// Print where each copy is
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Print where each copy is; twice: what is being done, too
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }
 
 /// When to show progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Progress {
+pub(crate) enum When {
     /// On a terminal.
     Auto,
     /// Always.
     Always,
     /// Never.
     Never,
+}
+
+/// What the command line asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Send files from here.
+    Send,
+    /// Tell what sending would do.
+    DryRun,
+    /// Send files from a node of the job.
+    From(u32),
+    /// Fetch files.
+    Gather,
+    /// List what is there.
+    List,
+    /// Remove what is there.
+    Remove,
+}
+
+impl Args {
+    /// What is asked for.
+    pub(crate) fn mode(&self) -> Mode {
+        match self.from {
+            Some(rank) => Mode::From(rank),
+            None if self.gather => Mode::Gather,
+            None if self.list => Mode::List,
+            None if self.remove => Mode::Remove,
+            None if self.dry_run => Mode::DryRun,
+            None => Mode::Send,
+        }
+    }
+
+    /// The first option given that has no meaning in this mode.
+    pub(crate) fn misplaced(&self) -> Option<&'static str> {
+        let copies = [
+            (self.dest.is_some(), "--dest"),
+            (self.unique, "--unique"),
+            (self.mkdir, "--mkdir"),
+            (self.force, "--force"),
+            (self.append, "--append"),
+            (self.truncate, "--truncate"),
+            (self.preserve, "--preserve"),
+            (self.mode.is_some(), "--mode"),
+            (self.sync, "--sync"),
+            (self.partial, "--partial"),
+        ];
+        let local = [
+            (self.name.is_some(), "--name"),
+            (self.checksum, "--checksum"),
+            (self.send_libs.is_some(), "--send-libs"),
+        ];
+        let tree = [
+            (self.fanout.is_some(), "--fanout"),
+            (self.chunk.is_some(), "--chunk"),
+            (self.batch.is_some(), "--batch"),
+            (self.window.is_some(), "--window"),
+        ];
+        let given = |list: &[(bool, &'static str)], fine: &[&str]| {
+            list.iter()
+                .find(|(given, name)| *given && !fine.contains(name))
+                .map(|(_, name)| *name)
+        };
+        match self.mode() {
+            Mode::Send | Mode::DryRun => None,
+            Mode::From(_) => given(&local, &[]),
+            Mode::Gather => given(&local, &[]).or_else(|| {
+                given(
+                    &copies,
+                    &[
+                        "--force",
+                        "--preserve",
+                        "--mode",
+                        "--sync",
+                        "--partial",
+                        "--mkdir",
+                    ],
+                )
+            }),
+            Mode::List | Mode::Remove => given(&local, &[])
+                .or_else(|| given(&copies, &[]))
+                .or_else(|| given(&tree, &[])),
+        }
+    }
 }
 
 fn parse_mode(text: &str) -> Result<u32, String> {
@@ -147,10 +307,76 @@ fn fsd(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use clap::CommandFactory;
+
+    fn parse(line: &str) -> Args {
+        Args::try_parse_from(std::iter::once("flux bcast").chain(line.split_whitespace()))
+            .unwrap()
+    }
 
     #[test]
     fn the_command_line_is_consistent() {
-        super::Args::command().debug_assert();
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn modes_and_what_belongs_to_them() {
+        for (line, mode, misplaced) in [
+            ("f1 a", Mode::Send, None),
+            ("--dry-run -f f1 a", Mode::DryRun, None),
+            ("--from 3 f1 a", Mode::From(3), None),
+            ("--from 3 --name=x f1 a", Mode::From(3), Some("--name")),
+            ("--gather --force f1 a d", Mode::Gather, None),
+            ("--gather --append f1 a d", Mode::Gather, Some("--append")),
+            ("--list f1", Mode::List, None),
+            ("--list -k 2 f1", Mode::List, Some("--fanout")),
+            ("--remove --mkdir f1", Mode::Remove, Some("--mkdir")),
+        ] {
+            let args = parse(line);
+            assert_eq!((args.mode(), args.misplaced()), (mode, misplaced), "{line}");
+        }
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        for line in [
+            "--force --append a",
+            "--list --remove",
+            "--unique --dest=d a",
+            "--exclude-libs=/x a",
+            "--progress=maybe a",
+            "--mode=999 a",
+        ] {
+            let words = std::iter::once("flux bcast").chain(line.split_whitespace());
+            assert!(Args::try_parse_from(words).is_err(), "{line}");
+        }
+        let libs = parse("--send-libs f1 a").send_libs;
+        assert_eq!(libs, Some(None));
+        assert_eq!(parse("--send-libs=d a").send_libs, Some(Some("d".into())));
+    }
+
+    /// The manual page must name exactly the options that there are.
+    #[test]
+    fn the_manual_page_has_the_same_options() {
+        let page = include_str!("flux-bcast.1").replace("\\-", "-");
+        let documented: std::collections::BTreeSet<&str> = page
+            .lines()
+            .skip_while(|line| !line.starts_with(".SH OPTIONS"))
+            .skip(1)
+            .take_while(|line| !line.starts_with(".SH"))
+            .filter(|line| line.starts_with(".BR -") || line.starts_with(".B -"))
+            .flat_map(|line| line.split([' ', ',', '=', '[']))
+            .filter(|word| word.starts_with('-') && word.len() > 1)
+            .collect();
+        let command = Args::command();
+        let mut known = std::collections::BTreeSet::new();
+        for arg in command.get_arguments().filter(|arg| !arg.is_positional()) {
+            known.extend(arg.get_long().map(|long| format!("--{long}")));
+            known.extend(arg.get_short().map(|short| format!("-{short}")));
+        }
+        let known: std::collections::BTreeSet<&str> =
+            known.iter().map(String::as_str).collect();
+        assert_eq!(documented, known);
     }
 }

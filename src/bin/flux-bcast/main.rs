@@ -1,9 +1,14 @@
 //! `flux bcast`: sends files to the nodes of a running job.
 
 mod args;
+mod drive;
+mod dry;
 mod enclosing;
+mod listing;
 mod output;
+mod progress;
 mod run;
+mod sources;
 mod words;
 
 use std::process::ExitCode;
@@ -31,11 +36,15 @@ fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(error) => {
+            if error.use_stderr() {
+                output::error(&output::usage(&error));
+                return ExitCode::from(2);
+            }
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+            return ExitCode::SUCCESS;
         }
     };
-    match run::run(args) {
+    match run::run(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failed::Usage(text)) => {
             output::error(&text);

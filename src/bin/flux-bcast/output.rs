@@ -5,7 +5,10 @@ use std::io::Write;
 use flux_bcast::bcast::name::RawName;
 use flux_bcast::bcast::report;
 use flux_bcast::bcast::report::Outcome;
+use flux_bcast::bcast::report::Placed;
+use flux_bcast::bcast::report::RankResult;
 use flux_bcast::client::Summary;
+use flux_bcast::idset::IdSet;
 use flux_bcast::units::show_size;
 use serde_json::Value;
 use serde_json::json;
@@ -20,48 +23,170 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "flux-bcast: {text}");
 }
 
-fn line(text: &str) {
+/// Prints a line of the result.
+pub(crate) fn line(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
-/// The failures in the user's words, one line for equal ones.
-pub(crate) fn failures(summary: &Summary) -> Vec<String> {
-    let mut lines: Vec<String> = report::fold(&summary.results)
-        .into_iter()
-        .map(|fold| {
-            format!(
-                "{}: {}",
-                report::who(&fold.ranks, &summary.hosts),
-                fold.text
-            )
-        })
+/// A parser's message on one line.
+pub(crate) fn usage(error: &clap::Error) -> String {
+    let whole = error.to_string();
+    let text: Vec<&str> = whole
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:"))
+        .filter(|line| !line.is_empty() && !line.starts_with("For more information"))
         .collect();
+    let text = text.join(" ");
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    format!("{text}; see 'flux bcast --help'")
+}
+
+/// Name of a rank's host, if known.
+pub(crate) fn host(hosts: &[String], rank: u32) -> &str {
+    hosts.get(rank as usize).map_or("-", String::as_str)
+}
+
+/// The failures of ranks in the user's words, one line for equal ones.
+pub(crate) fn folded(results: &[RankResult], hosts: &[String]) -> Vec<String> {
+    report::fold(results)
+        .into_iter()
+        .map(|fold| format!("{}: {}", report::who(&fold.ranks, hosts), fold.text))
+        .collect()
+}
+
+/// All failures of a transfer.
+pub(crate) fn failures(summary: &Summary) -> Vec<String> {
+    let mut lines = folded(&summary.results, &summary.hosts);
     if let Some(why) = &summary.why
         && (why.rank.is_none() || lines.is_empty())
     {
-        lines.insert(0, why.text.clone());
+        let text = match why.rank {
+            Some(rank) => {
+                let who = report::who(&IdSet::from_iter([rank]), &summary.hosts);
+                format!("{who}: {}", why.text)
+            }
+            None => why.text.clone(),
+        };
+        lines.insert(0, text);
     }
     lines
+}
+
+fn copies(result: &RankResult) -> &[Placed] {
+    match &result.outcome {
+        Outcome::Done(copies) => copies,
+        _ => &[],
+    }
 }
 
 /// One line for each copy: rank, host, path.
 pub(crate) fn placed(summary: &Summary) {
     for result in &summary.results {
-        let Outcome::Done(copies) = &result.outcome else {
-            continue;
+        let host = host(&summary.hosts, result.rank);
+        let unchanged = if summary.unchanged.contains(result.rank) {
+            " (unchanged)"
+        } else {
+            ""
         };
-        let host = summary
-            .hosts
-            .get(result.rank as usize)
-            .map_or("", String::as_str);
-        for copy in copies {
-            line(&format!("{} {host} {}", result.rank, copy.path));
+        for copy in copies(result) {
+            line(&format!("{} {host} {}{unchanged}", result.rank, copy.path));
         }
     }
 }
 
-/// Bytes, time and rate.
+/// A text for each rank, equal ones once; ranks are named only if texts differ.
+pub(crate) fn by_rank(texts: &[(u32, String)], hosts: &[String]) -> Vec<String> {
+    let mut groups: Vec<(IdSet, &str)> = Vec::new();
+    for (rank, text) in texts {
+        match groups.iter_mut().find(|(_, known)| known == text) {
+            Some((ranks, _)) => {
+                ranks.insert(*rank);
+            }
+            None => groups.push((IdSet::from_iter([*rank]), text)),
+        }
+    }
+    if let [(_, text)] = groups[..] {
+        return vec![text.to_owned()];
+    }
+    groups
+        .into_iter()
+        .map(|(ranks, text)| format!("{}: {text}", report::who(&ranks, hosts)))
+        .collect()
+}
+
+/// The directory that the service has chosen.
+pub(crate) fn directories(summary: &Summary) {
+    let texts: Vec<(u32, String)> = summary
+        .results
+        .iter()
+        .filter_map(|result| {
+            let dir = copies(result).first()?.path.as_path().parent()?;
+            Some((result.rank, RawName::from(dir).to_string()))
+        })
+        .collect();
+    for text in by_rank(&texts, &summary.hosts) {
+        line(&text);
+    }
+}
+
+/// What to set for programs whose shared objects were sent; the last `count`
+/// copies of each rank are their directories.
+pub(crate) fn library_path(summary: &Summary, count: usize) {
+    let texts: Vec<(u32, String)> = summary
+        .results
+        .iter()
+        .filter_map(|result| {
+            let copies = copies(result);
+            let dirs = copies.get(copies.len().checked_sub(count)?..)?;
+            let dirs: Vec<String> = dirs.iter().map(|dir| dir.path.to_string()).collect();
+            (!dirs.is_empty()).then(|| (result.rank, dirs.join(":")))
+        })
+        .collect();
+    for text in by_rank(&texts, &summary.hosts) {
+        line(&match text.split_once(": ") {
+            Some((who, dirs)) => format!("{who}: LD_LIBRARY_PATH={dirs}"),
+            None => format!("LD_LIBRARY_PATH={text}"),
+        });
+    }
+}
+
+fn seconds(copies: &[Placed]) -> f64 {
+    let micros = copies.iter().map(|copy| copy.micros).max();
+    micros.unwrap_or(0) as f64 / 1e6
+}
+
+fn state(summary: &Summary, result: &RankResult) -> &'static str {
+    match &result.outcome {
+        Outcome::Done(_) if summary.unchanged.contains(result.rank) => "unchanged",
+        Outcome::Done(_) => "done",
+        Outcome::Failed(_) => "failed",
+        Outcome::Cancelled => "cancelled",
+        Outcome::Unknown(_) => "unknown",
+    }
+}
+
+/// A line for each rank, then bytes, time and rate of all.
 pub(crate) fn stats(summary: &Summary) {
+    line("RANK HOST STATE ERRNO BYTES SECONDS PATH");
+    for result in &summary.results {
+        let copies = copies(result);
+        let paths: Vec<String> = copies.iter().map(|copy| copy.path.to_string()).collect();
+        let path = if paths.is_empty() {
+            "-".to_owned()
+        } else {
+            paths.join(" ")
+        };
+        line(&format!(
+            "{} {} {} {} {} {:.6} {path}",
+            result.rank,
+            host(&summary.hosts, result.rank),
+            state(summary, result),
+            result.failure().map_or(0, |failure| failure.errno),
+            copies.iter().map(|copy| copy.bytes).sum::<u64>(),
+            seconds(copies),
+        ));
+    }
     let seconds = summary.elapsed.as_secs_f64();
     let rate = summary.bytes as f64 / seconds.max(1e-9);
     line(&format!(
@@ -78,21 +203,18 @@ pub(crate) fn json(summary: &Summary) {
         .results
         .iter()
         .map(|result| {
-            let (state, copies, failure) = match &result.outcome {
-                Outcome::Done(copies) => ("done", copies.as_slice(), None),
-                Outcome::Failed(failure) => ("failed", &[][..], Some(failure)),
-                Outcome::Cancelled => ("cancelled", &[][..], None),
-                Outcome::Unknown(failure) => ("unknown", &[][..], Some(failure)),
-            };
+            let failure = result.failure();
+            let copies = copies(result);
             let paths: Vec<&RawName> = copies.iter().map(|copy| &copy.path).collect();
             json!({
                 "rank": result.rank,
                 "host": summary.hosts.get(result.rank as usize),
-                "state": state,
+                "state": state(summary, result),
                 "errno": failure.map_or(0, |failure| failure.errno),
                 "error": failure.map(|failure| &failure.text),
                 "paths": paths,
                 "bytes": copies.iter().map(|copy| copy.bytes).sum::<u64>(),
+                "seconds": seconds(copies),
             })
         })
         .collect();
@@ -105,4 +227,32 @@ pub(crate) fn json(summary: &Summary) {
         "ranks": ranks,
     });
     line(&object.to_string());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn equal_texts_are_said_once() {
+        let texts = |list: &[(u32, &str)]| -> Vec<(u32, String)> {
+            list.iter().map(|(r, t)| (*r, (*t).to_owned())).collect()
+        };
+        assert_eq!(by_rank(&texts(&[(0, "/a"), (1, "/a")]), &[]), ["/a"]);
+        assert_eq!(
+            by_rank(&texts(&[(0, "/a"), (1, "/b"), (2, "/a")]), &[]),
+            ["ranks 0,2: /a", "rank 1: /b"]
+        );
+    }
+
+    #[test]
+    fn wrong_usage_is_one_line() {
+        let error = super::super::args::Args::command()
+            .try_get_matches_from(["flux bcast", "--from=x", "a"])
+            .unwrap_err();
+        let text = usage(&error);
+        assert!(text.contains("'x'") && text.contains("--from"), "{text}");
+        assert!(!text.contains('\n') && !text.contains("Usage:"), "{text}");
+    }
 }

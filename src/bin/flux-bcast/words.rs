@@ -15,46 +15,80 @@ pub(crate) struct Words {
     pub(crate) dest: Option<OsString>,
 }
 
-/// Sorts `words`. `jobid` and `dest` are the options of that name; `is_job`
-/// tells whether a text can be a job id, `exists` whether a file has that name.
+/// What the last word is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Last {
+    /// The destination, if there is a source before it.
+    MayBeDest,
+    /// The destination.
+    IsDest,
+    /// A source like the others.
+    IsSource,
+}
+
+/// Takes the job from the front of `words`. `jobid` is the option of that name;
+/// `is_job` tells whether a text can be a job id, `exists` whether a file has
+/// that name.
 ///
 /// # Errors
-/// One line about what is missing or ambiguous.
-pub(crate) fn sort(
+/// One line if the first word can be both.
+pub(crate) fn take_job(
     words: &[OsString],
     jobid: Option<&str>,
-    dest: Option<&OsStr>,
     is_job: impl Fn(&str) -> bool,
     exists: impl Fn(&Path) -> bool,
-) -> Result<Words, String> {
-    let mut words = words.to_vec();
-    let mut job = jobid.map(str::to_owned);
-    if job.is_none()
-        && let Some(first) = words
-            .first()
-            .and_then(|word| word.to_str())
-            .map(str::to_owned)
-        && !first.contains('/')
-        && is_job(&first)
-    {
-        if exists(Path::new(&first)) {
-            return Err(format!(
-                "'{first}' is both a file and a job id: use --jobid={first} for the job or \
-                 ./{first} for the file"
-            ));
-        }
-        words.remove(0);
-        job = Some(first);
+) -> Result<(Option<String>, Vec<OsString>), String> {
+    let whole = words.to_vec();
+    if let Some(job) = jobid {
+        return Ok((Some(job.to_owned()), whole));
     }
+    let Some((first, rest)) = words.split_first() else {
+        return Ok((None, whole));
+    };
+    match first.to_str() {
+        Some(first) if !first.contains('/') && is_job(first) => {
+            if exists(Path::new(first)) {
+                return Err(format!(
+                    "'{first}' is both a file and a job id: use --jobid={first} for the job or \
+                     ./{first} for the file"
+                ));
+            }
+            Ok((Some(first.to_owned()), rest.to_vec()))
+        }
+        _ => Ok((None, whole)),
+    }
+}
+
+/// Sorts what is left once the job is taken.
+///
+/// # Errors
+/// One line about what is missing.
+pub(crate) fn sort(
+    job: Option<String>,
+    mut words: Vec<OsString>,
+    dest: Option<&OsStr>,
+    last: Last,
+) -> Result<Words, String> {
     let mut dest = dest.map(OsStr::to_owned);
-    if dest.is_none() && words.len() > 1 {
+    let takes = match last {
+        Last::MayBeDest => words.len() > 1,
+        Last::IsDest => !words.is_empty(),
+        Last::IsSource => false,
+    };
+    if dest.is_none() && takes {
         dest = words.pop();
+    }
+    if last == Last::IsDest && (dest.is_none() || words.is_empty()) {
+        return Err("a PATH on the nodes and a DIR for the copies are needed".into());
     }
     if words.is_empty() {
         return Err(match job {
             Some(job) => format!("no source is given, only the job {job}"),
             None => "no source is given".into(),
         });
+    }
+    if words.iter().any(|word| word.is_empty()) {
+        return Err("a source is an empty word".into());
     }
     Ok(Words {
         job,
@@ -67,15 +101,24 @@ pub(crate) fn sort(
 mod tests {
     use super::*;
 
-    fn sorted(words: &str, jobid: Option<&str>, dest: Option<&str>) -> Result<Words, String> {
+    fn sorted_as(
+        words: &str,
+        jobid: Option<&str>,
+        dest: Option<&str>,
+        last: Last,
+    ) -> Result<Words, String> {
         let words: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
-        sort(
+        let (job, rest) = take_job(
             &words,
             jobid,
-            dest.map(OsStr::new),
             |word| word.starts_with('f') || word.bytes().all(|b| b.is_ascii_digit()),
             |path| path == Path::new("fboth"),
-        )
+        )?;
+        sort(job, rest, dest.map(OsStr::new), last)
+    }
+
+    fn sorted(words: &str, jobid: Option<&str>, dest: Option<&str>) -> Result<Words, String> {
+        sorted_as(words, jobid, dest, Last::MayBeDest)
     }
 
     fn words(job: Option<&str>, sources: &[&str], dest: Option<&str>) -> Words {
@@ -109,6 +152,20 @@ mod tests {
     }
 
     #[test]
+    fn the_last_word() {
+        assert_eq!(
+            sorted_as("f1 a b", None, None, Last::IsSource).unwrap(),
+            words(Some("f1"), &["a", "b"], None)
+        );
+        assert_eq!(
+            sorted_as("f1 a b", None, None, Last::IsDest).unwrap(),
+            words(Some("f1"), &["a"], Some("b"))
+        );
+        let lacking = sorted_as("f1 a", None, None, Last::IsDest).unwrap_err();
+        assert!(lacking.contains("DIR"), "{lacking}");
+    }
+
+    #[test]
     fn doubt_and_lack_are_refused() {
         assert!(
             sorted("fboth a", None, None)
@@ -116,6 +173,7 @@ mod tests {
                 .contains("--jobid=fboth")
         );
         assert!(sorted("f1", None, None).unwrap_err().contains("no source"));
+        assert!(sorted("", None, None).unwrap_err().contains("no source"));
         assert_eq!(
             sorted("fboth a", Some("f1"), None).unwrap().sources,
             ["fboth"]

@@ -4,7 +4,11 @@
 //! nothing until it is used: handlers are registered, nothing else.
 
 mod access;
+mod ask;
+mod fetch;
+mod from;
 mod options;
+mod origin;
 mod peers;
 mod plan;
 mod service;
@@ -21,6 +25,8 @@ use std::time::Instant;
 use serde::Deserialize;
 
 use self::access::Access;
+use self::ask::Errands;
+use self::fetch::Fetches;
 use self::options::Options;
 use self::peers::Peers;
 use self::plan::Overlay;
@@ -37,6 +43,7 @@ use crate::flux::message::Request;
 use crate::flux::shell::Shell;
 use crate::flux::shell::ShellInfo;
 use crate::transfer::driver::Driver;
+use crate::transfer::writer::SharedRegistry;
 
 /// How long a leaving shell waits for its workers to remove what they wrote.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -61,6 +68,17 @@ pub(super) struct Bcast {
     /// What `-o bcast` asks for, until it is carried out.
     options: RefCell<Option<Options>>,
     start: RefCell<Start>,
+    /// Transfers that begin here, by id. One that also has a copy to be made
+    /// here, further down its tree, is in `transfers` as well.
+    origins: RefCell<BTreeMap<TransferId, Rc<RefCell<Driver>>>>,
+    /// What is being sent for clients.
+    sendings: RefCell<from::Errands>,
+    /// What was put on this node.
+    registry: SharedRegistry,
+    /// Questions that are being answered.
+    errands: RefCell<Errands>,
+    /// Files that are being read for a client.
+    fetches: RefCell<Fetches>,
     leaving: Cell<bool>,
 }
 
@@ -79,6 +97,11 @@ impl Bcast {
             overlay: RefCell::default(),
             options: RefCell::default(),
             start: RefCell::default(),
+            origins: RefCell::default(),
+            sendings: RefCell::default(),
+            registry: SharedRegistry::default(),
+            errands: RefCell::default(),
+            fetches: RefCell::default(),
             leaving: Cell::new(false),
         }))
     }
@@ -95,6 +118,13 @@ impl Bcast {
         self.serve("data", Self::serve_data)?;
         self.serve("ctl", Self::serve_ctl)?;
         self.serve("release", Self::serve_release)?;
+        self.serve("inspect", Self::serve_inspect)?;
+        self.serve("has", Self::serve_has)?;
+        self.serve("list", Self::serve_list)?;
+        self.serve("remove", Self::serve_remove)?;
+        self.serve("from", Self::serve_from)?;
+        self.serve("fetch", Self::serve_fetch)?;
+        self.serve("credit", Self::serve_credit)?;
         // Sent by brokers when a client or shell with an open request dies; its
         // topic is that of the request with the last word replaced.
         let this = Rc::clone(self);
@@ -155,10 +185,15 @@ impl Bcast {
     /// Ends all transfers, and waits for the workers to clean up.
     fn leave(&self, why: &str) {
         self.leaving.set(true);
+        self.drop_errands();
+        self.fetches.borrow_mut().leave(why);
         let transfers = std::mem::take(&mut *self.transfers.borrow_mut());
+        let mut drivers: Vec<_> = std::mem::take(&mut *self.origins.borrow_mut())
+            .into_values()
+            .collect();
+        drivers.extend(transfers.into_values().map(Transfer::into_driver));
         let mut workers = Vec::new();
-        for transfer in transfers.into_values() {
-            let driver = transfer.into_driver();
+        for driver in drivers {
             let failure = Failure::on(self.info.rank, Errno::ESHUTDOWN.raw(), why);
             Driver::feed(&driver, Input::Shutdown(failure));
             workers.extend(driver.borrow_mut().leave());

@@ -75,10 +75,12 @@ pub(super) fn plan(
         .or_else(|| Tree::kary(&ranks, k))
         .ok_or_else(|| invalid("no rank of the job is left to send to".into()))?;
     let root_broker = peers.broker(tree.root())?;
+    let all: Result<Vec<u32>> = (0..peers.size()).map(|rank| peers.broker(rank)).collect();
     Ok(Plan {
         version: VERSION,
         tree,
         root_broker,
+        brokers: all?,
         hosts,
     })
 }

@@ -1,12 +1,10 @@
 //! The methods of the service.
 
 use std::cell::RefCell;
-use std::path::PathBuf;
 use std::rc::Rc;
 
-use serde::Deserialize;
-
 use super::Bcast;
+use super::ask::check_version;
 use super::plan;
 use super::plan::Overlay;
 use super::plan::Topology;
@@ -16,7 +14,6 @@ use crate::bcast::message::Ctl;
 use crate::bcast::message::Open;
 use crate::bcast::message::Order;
 use crate::bcast::message::PlanRequest;
-use crate::bcast::message::VERSION;
 use crate::bcast::name::RawName;
 use crate::bcast::relay::Input;
 use crate::bcast::report::Failure;
@@ -35,19 +32,11 @@ use crate::transfer::writer::Place;
 /// A transfer that goes on in this shell.
 pub(super) struct Transfer {
     driver: Rc<RefCell<Driver>>,
-    /// Who feeds it; none when it started here.
+    /// Who feeds it.
     sender: Option<Sender>,
 }
 
 impl Transfer {
-    /// A transfer that this shell has started itself.
-    pub(super) fn own(driver: Rc<RefCell<Driver>>) -> Self {
-        Self {
-            driver,
-            sender: None,
-        }
-    }
-
     pub(super) fn into_driver(self) -> Rc<RefCell<Driver>> {
         self.driver
     }
@@ -59,19 +48,13 @@ impl Transfer {
 
 /// The process that sent a message: the first hop of its route is the
 /// connection it came in by, which no two processes share.
-#[derive(Clone, PartialEq, Eq)]
-struct Sender(String);
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Sender(String);
 
 impl Sender {
-    fn of(message: &Message) -> Option<Self> {
+    pub(super) fn of(message: &Message) -> Option<Self> {
         message.route_first().map(|route| Self(route.to_owned()))
     }
-}
-
-/// The version of a request, readable whatever else it holds.
-#[derive(Deserialize)]
-struct Versioned {
-    version: u32,
 }
 
 impl Bcast {
@@ -154,12 +137,7 @@ impl Bcast {
 
     fn check_open(&self, request: &Request) -> Result<Open> {
         let invalid = |text: String| Error::with_text(Errno::EPROTO, text);
-        let Versioned { version } = request.json()?;
-        if version != VERSION {
-            return Err(invalid(format!(
-                "the sender speaks protocol {version}, this shell speaks {VERSION}"
-            )));
-        }
+        check_version(request)?;
         let open: Open = request.json()?;
         open.tuning.check().map_err(invalid)?;
         if open.tree.root() != self.info.rank {
@@ -209,34 +187,32 @@ impl Bcast {
     }
 
     /// Fills in the tags of a destination (`{{tmpdir}}`, `{{node.id}}`, …).
-    fn render(&self, dest: &Dest) -> Result<Dest> {
-        let path = match &dest.path {
-            Some(path) if path.as_bytes().windows(2).any(|two| two == b"{{") => {
-                Some(RawName::from(self.shell.render(path.as_os_str())?))
-            }
-            other => other.clone(),
-        };
+    pub(super) fn render(&self, dest: &Dest) -> Result<Dest> {
+        let path = dest.path.as_ref().map(|path| self.rendered(path));
         Ok(Dest {
-            path,
+            path: path.transpose()?,
             ..dest.clone()
         })
     }
 
+    pub(super) fn rendered(&self, path: &RawName) -> Result<RawName> {
+        if path.as_bytes().windows(2).any(|two| two == b"{{") {
+            return Ok(RawName::from(self.shell.render(path.as_os_str())?));
+        }
+        Ok(path.clone())
+    }
+
     /// Where this shell's copy of a transfer goes.
     pub(super) fn place(&self, open: &Open) -> Result<Place> {
-        let base = self
-            .shell
-            .getenv("FLUX_JOB_TMPDIR")?
-            .map(PathBuf::from)
-            .unwrap_or_default();
         Ok(Place {
-            base,
+            base: self.tmpdir()?,
             dest: self.render(&open.dest)?,
             policy: open.policy.clone(),
             transfer: open.transfer,
             rank: self.info.rank,
             total: open.total,
             names: open.names.clone(),
+            registry: Some(self.registry.clone()),
         })
     }
 
@@ -347,9 +323,11 @@ impl Bcast {
         for driver in drivers {
             Driver::feed(&driver, Input::UpstreamLost);
         }
+        self.forget_client(&gone);
+        self.fetches.borrow_mut().forget_client(&gone);
     }
 }
 
-fn refuse(request: Request, error: &Error) {
+pub(super) fn refuse(request: Request, error: &Error) {
     let _ = request.fail_with(error);
 }

@@ -18,14 +18,11 @@ use serde::Serialize;
 
 use super::Bcast;
 use super::options::Options;
-use super::plan;
-use super::service::Transfer;
+use super::origin::Outgoing;
+use super::origin::SendEvent;
+use super::origin::Sending;
 use crate::bcast::id::TransferId;
-use crate::bcast::message::Open;
-use crate::bcast::message::Plan;
-use crate::bcast::message::VERSION;
 use crate::bcast::name::RawName;
-use crate::bcast::relay::Input;
 use crate::bcast::report;
 use crate::bcast::report::Failure;
 use crate::bcast::report::Placed;
@@ -38,10 +35,6 @@ use crate::flux::handle::Node;
 use crate::flux::message::Request;
 use crate::flux::reactor::SignalWatcher;
 use crate::transfer::driver::Driver;
-use crate::transfer::driver::DriverEvent;
-use crate::transfer::driver::Setup;
-use crate::transfer::reader::Reader;
-use crate::transfer::reader::SourceEvent;
 
 /// Exit code of a job whose files could not be put in place.
 const EXIT: u8 = 1;
@@ -118,9 +111,9 @@ impl Bcast {
             signals.push(SignalWatcher::new(reactor, signal, move || flag.set(true))?);
         }
         let verdict = Slot::default();
-        let mut reader = None;
+        let mut leading = None;
         if self.info.rank == 0 {
-            reader = Some(self.lead(&options, &verdict)?);
+            leading = Some(self.lead(&options, &verdict)?);
         }
         while !self.start.borrow().released {
             if told_to_end.get() {
@@ -137,7 +130,7 @@ impl Bcast {
                 }
             }
         }
-        drop(reader);
+        drop(leading);
         let mut start = self.start.borrow_mut();
         start.running = false;
         start.placed.clear();
@@ -192,12 +185,13 @@ impl Bcast {
 
     /// A shell is lost: whoever feeds it need not wait for it.
     pub(super) fn note_lost(&self, rank: u32) {
-        let drivers: Vec<_> = self
-            .transfers
-            .borrow()
-            .values()
-            .map(|transfer| Rc::clone(transfer.driver()))
-            .collect();
+        let mut drivers: Vec<_> = self.origins.borrow().values().cloned().collect();
+        drivers.extend(
+            self.transfers
+                .borrow()
+                .values()
+                .map(|transfer| Rc::clone(transfer.driver())),
+        );
         for driver in drivers {
             Driver::lost(
                 &driver,
@@ -208,157 +202,47 @@ impl Bcast {
     }
 
     /// The leader's part: reads the files and starts the transfer.
-    fn lead(
-        self: &Rc<Self>,
-        options: &Options,
-        verdict: &Slot,
-    ) -> Result<Rc<RefCell<Option<Reader>>>> {
+    fn lead(self: &Rc<Self>, options: &Options, verdict: &Slot) -> Result<Outgoing> {
         let mut id = [0; 16];
         rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())
             .context("choose a transfer id")?;
         let transfer = TransferId::from_bytes(id);
-        let spec = file::SourceSpec {
-            inputs: options
-                .sources
-                .iter()
-                .map(|source| file::Input::path(source.as_path()))
-                .collect(),
-            recursive: true,
-            follow: file::Follow::default(),
-            chunk: options.tuning.chunk,
-        };
-        let holder = Rc::new(RefCell::new(None));
-        let (this, slot, opts, held) = (
-            Rc::clone(self),
-            Rc::clone(verdict),
-            options.clone(),
-            Rc::clone(&holder),
-        );
-        let driver: Rc<RefCell<Option<Rc<RefCell<Driver>>>>> = Rc::default();
-        let reader =
-            Reader::start(
-                self.handle.reactor()?,
-                spec,
-                transfer,
-                move |event| match event {
-                    SourceEvent::Opened { totals, names } => {
-                        let (this, slot, opts) =
-                            (Rc::clone(&this), Rc::clone(&slot), opts.clone());
-                        let (held, driver) = (Rc::clone(&held), Rc::clone(&driver));
-                        let total = totals.exact.then_some(totals.allocated);
-                        let mut names = Some(names);
-                        let leader = Rc::clone(&this);
-                        this.with_overlay(move |overlay| {
-                            let planned = plan::plan(&opts.plan, &leader.peers, overlay);
-                            let started = planned.and_then(|plan| {
-                                let reader = held.borrow_mut().take();
-                                let promised = (total, names.take().unwrap_or_default());
-                                leader.originate(&opts, plan, transfer, promised, reader, &slot)
-                            });
-                            match started {
-                                Ok(started) => *driver.borrow_mut() = started,
-                                Err(error) => {
-                                    slot.replace(Some(Verdict::Bad(vec![format!(
-                                        "bcast: {error}"
-                                    )])));
-                                }
-                            }
-                        });
-                    }
-                    SourceEvent::Frame(frame) => {
-                        if let Some(driver) = &*driver.borrow() {
-                            Driver::feed(driver, Input::Frame(frame));
-                        }
-                    }
-                    SourceEvent::Failed(error) => {
-                        let running = driver.borrow().clone();
-                        match running {
-                            Some(driver) => {
-                                let why =
-                                    Failure::client(error.errno().raw(), error.to_string());
-                                Driver::feed(&driver, Input::Abort(why));
-                            }
-                            None => {
-                                slot.replace(Some(Verdict::Bad(vec![format!(
-                                    "bcast: {error}"
-                                )])));
-                            }
-                        }
-                    }
-                },
-            )?;
-        holder.replace(Some(reader));
-        Ok(holder)
-    }
-
-    fn originate(
-        self: &Rc<Self>,
-        options: &Options,
-        plan: Plan,
-        transfer: TransferId,
-        (total, names): (Option<u64>, Vec<RawName>),
-        reader: Option<Reader>,
-        verdict: &Slot,
-    ) -> Result<Option<Rc<RefCell<Driver>>>> {
-        let Some(reader) = reader else {
-            return Ok(None);
-        };
-        let mut dest = options.dest.clone();
-        dest.directory = dest.directory || options.sources.len() > 1;
-        let open = Open {
-            version: VERSION,
+        let sending = Sending {
             transfer,
-            tree: plan.tree,
-            dest,
+            dest: options.dest.clone(),
             policy: options.policy.clone(),
+            plan: options.plan.clone(),
             tuning: options.tuning.clone(),
             partial: options.partial,
-            total,
-            names,
+            timeout: options.timeout,
         };
-        let here = open.tree.root() == self.info.rank;
-        let place = if here { Some(self.place(&open)?) } else { None };
-        let children = if here {
-            open.tree.children()
-        } else {
-            vec![open.tree.clone()]
+        let (sources, chunk) = (options.sources.clone(), options.tuning.chunk);
+        let spec = move || {
+            let paths = sources.iter().map(|source| source.as_path());
+            Ok(file::SourceSpec {
+                inputs: paths.map(file::Input::path).collect(),
+                recursive: true,
+                follow: file::Follow::default(),
+                chunk,
+            })
         };
-        let (this, slot, hosts) = (Rc::downgrade(self), Rc::clone(verdict), plan.hosts);
-        let partial = options.partial;
-        let setup = Setup {
-            open,
-            handle: self.handle,
-            network: self.peers.clone(),
-            place,
-            listener: Rc::new(move |event| {
-                let Some(this) = this.upgrade() else { return };
-                match event {
-                    DriverEvent::Placed(placed) => {
-                        this.start.borrow_mut().placed(transfer, &placed);
-                    }
-                    DriverEvent::Ended { results, why } => {
-                        let reasons = reasons(&results, why.as_ref(), &hosts);
-                        let good = reasons.is_empty() || (partial && why.is_none());
-                        let verdict = if good {
-                            Verdict::Good(transfer)
-                        } else {
-                            Verdict::Bad(reasons)
-                        };
-                        slot.replace(Some(verdict));
-                    }
-                    DriverEvent::Finished => {
-                        let over = this.transfers.borrow_mut().remove(&transfer);
-                        drop(over);
-                    }
-                    DriverEvent::Progress(_) => {}
-                }
-            }),
-        };
-        let driver = Driver::origin(setup, children, reader, options.timeout)?;
-        self.transfers
-            .borrow_mut()
-            .insert(transfer, Transfer::own(Rc::clone(&driver)));
-        Ok(Some(driver))
+        let (slot, partial) = (Rc::clone(verdict), options.partial);
+        let hosts = RefCell::new(Vec::new());
+        Outgoing::start(self, sending, spec, move |event| match event {
+            SendEvent::Started { plan, .. } => {
+                hosts.replace(plan.hosts);
+            }
+            SendEvent::Progress { .. } => {}
+            SendEvent::Ended { results, why } => {
+                let reasons = reasons(&results, why.as_ref(), &hosts.borrow());
+                let good = reasons.is_empty() || (partial && why.is_none());
+                slot.replace(Some(if good {
+                    Verdict::Good(transfer)
+                } else {
+                    Verdict::Bad(reasons)
+                }));
+            }
+        })
     }
 }
 

@@ -1,0 +1,154 @@
+//! From options and words to what is sent, where to, and how.
+
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+
+use flux_bcast::bcast::message::PlanRequest;
+use flux_bcast::bcast::message::Tuning;
+use flux_bcast::bcast::message::VERSION;
+use flux_bcast::bcast::name::RawName;
+use flux_bcast::bcast::spec::Dest;
+use flux_bcast::bcast::spec::Existing;
+use flux_bcast::bcast::spec::Policy;
+use flux_bcast::file::Follow;
+use flux_bcast::file::Input;
+use flux_bcast::file::Origin;
+use flux_bcast::file::SourceSpec;
+use flux_bcast::idset::IdSet;
+
+use super::Failed;
+use super::args::Args;
+use super::words::Words;
+
+/// What is sent, and where to.
+#[derive(Debug)]
+pub(crate) struct Cargo {
+    pub(crate) source: SourceSpec,
+    pub(crate) dest: Dest,
+}
+
+/// Reads the words as sources on this node.
+pub(crate) fn cargo(args: &Args, words: &Words, chunk: u32) -> Result<Cargo, Failed> {
+    let name = args.name.clone().map(RawName::from);
+    if let Some(name) = &name
+        && (name.is_empty() || name.as_bytes().contains(&b'/'))
+    {
+        return Err(Failed::Usage(format!(
+            "--name={name}: not the name of a file"
+        )));
+    }
+    if name.is_some() && words.sources.len() > 1 {
+        return Err(Failed::Usage("--name needs a single source".into()));
+    }
+    let mut stdin = false;
+    let mut inputs = Vec::with_capacity(words.sources.len());
+    for source in &words.sources {
+        if source == "-" {
+            if std::mem::replace(&mut stdin, true) {
+                return Err(Failed::Usage("standard input can be sent only once".into()));
+            }
+            inputs.push(standard_input(name.clone(), words.dest.as_deref())?);
+        } else {
+            inputs.push(Input::new(Origin::Path(source.into()), name.clone()));
+        }
+    }
+    if stdin && args.checksum {
+        return Err(Failed::Usage(
+            "--checksum reads the sources twice, which standard input cannot be".into(),
+        ));
+    }
+    Ok(Cargo {
+        source: SourceSpec {
+            inputs,
+            recursive: true,
+            follow: Follow::default(),
+            chunk,
+        },
+        dest: dest(args, words),
+    })
+}
+
+fn standard_input(name: Option<RawName>, dest: Option<&OsStr>) -> Result<Input, Failed> {
+    // Where DEST names the copy itself, standard input needs no other name.
+    let named = dest.is_some_and(|dest| !dest.as_bytes().ends_with(b"/"));
+    let name = match name {
+        Some(name) => name,
+        None if named => RawName::from("stdin"),
+        None => {
+            return Err(Failed::Usage(
+                "standard input has no name: use --name=NAME".into(),
+            ));
+        }
+    };
+    let stdin = std::io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .map_err(|error| Failed::Transfer(vec![format!("standard input: {error}")]))?;
+    Ok(Input::new(Origin::Stream(stdin), Some(name)))
+}
+
+/// Where the copies go.
+pub(crate) fn dest(args: &Args, words: &Words) -> Dest {
+    Dest {
+        path: words.dest.clone().map(RawName::from),
+        directory: words.sources.len() > 1,
+        mkdir: args.mkdir,
+        unique: args.unique,
+    }
+}
+
+/// How they are made.
+pub(crate) fn policy(args: &Args) -> Policy {
+    let existing = match (args.force, args.append, args.truncate) {
+        (true, ..) => Existing::Replace,
+        (_, true, _) => Existing::Append,
+        (.., true) => Existing::Truncate,
+        _ => Existing::Refuse,
+    };
+    Policy {
+        existing,
+        mode: args.mode,
+        times: args.preserve,
+        sync: args.sync,
+    }
+}
+
+/// How they are fed.
+pub(crate) fn tuning(args: &Args) -> Result<Tuning, Failed> {
+    let mut tuning = Tuning {
+        k: args.fanout,
+        ..Tuning::default()
+    };
+    if let Some(chunk) = args.chunk {
+        tuning.chunk = u32::try_from(chunk).unwrap_or(u32::MAX);
+    }
+    if let Some(batch) = args.batch {
+        tuning.batch = u32::try_from(batch).unwrap_or(u32::MAX);
+    }
+    tuning.batch = tuning.batch.max(tuning.chunk);
+    if let Some(window) = args.window {
+        tuning.window = window;
+    }
+    tuning.check().map_err(Failed::Usage)?;
+    Ok(tuning)
+}
+
+/// Which ranks take part.
+pub(crate) fn plan(args: &Args) -> PlanRequest {
+    // A word of digits, dashes and commas is a set of ranks, else hosts.
+    let ranks = args.exclude.as_deref().map(str::parse::<IdSet>);
+    let (exclude, exclude_hosts) = match ranks {
+        Some(Ok(set)) => (Some(set), None),
+        Some(Err(_)) => (None, args.exclude.clone()),
+        None => (None, None),
+    };
+    PlanRequest {
+        version: VERSION,
+        ranks: args.ranks.clone(),
+        hosts: args.hosts.clone(),
+        exclude,
+        exclude_hosts,
+        k: args.fanout,
+    }
+}

@@ -1,0 +1,201 @@
+//! From a job's id to its shells, and the leader's plan of who takes part.
+//!
+//! Everything a client does begins like this. The eventlog goes on being
+//! watched afterwards, because a request to a shell that leaves in the wrong
+//! moment is answered by nobody.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+use std::rc::Weak;
+use std::time::Duration;
+
+use super::Target;
+use super::job::IfPending;
+use super::job::JobNews;
+use super::job::JobWatcher;
+use super::job::Shells;
+use crate::bcast::message::Plan;
+use crate::bcast::message::PlanRequest;
+use crate::bcast::message::VERSION;
+use crate::bcast::report::Failure;
+use crate::errno::Errno;
+use crate::flux::error::Error;
+use crate::flux::error::Result;
+use crate::flux::future::Pending;
+use crate::flux::handle::Handle;
+use crate::flux::handle::Node;
+use crate::transfer::edge;
+
+/// What a finder finds.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// The job has not started; it is being waited for.
+    Waiting,
+    /// The shells, and who takes part.
+    Ready {
+        /// The plan of the newest request.
+        plan: Plan,
+        /// The shells' service.
+        service: String,
+    },
+    /// The job is over or does not take part; also after `Ready`.
+    Over(Failure),
+}
+
+/// See the module's documentation. Dropping it ends the watch.
+pub(super) struct Finder {
+    inner: Rc<RefCell<Inner>>,
+}
+
+struct Inner {
+    handle: Handle,
+    job_name: String,
+    request: PlanRequest,
+    stall: Duration,
+    watcher: Option<JobWatcher>,
+    shells: Option<Shells>,
+    planning: Option<Pending>,
+    tell: Rc<dyn Fn(Found)>,
+    me: Weak<RefCell<Inner>>,
+}
+
+impl Finder {
+    /// Starts to look; `tell` is called from the reactor. A leader that does not
+    /// answer within `stall` counts as lost.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub(super) fn start(
+        handle: Handle,
+        target: &Target,
+        request: PlanRequest,
+        stall: Duration,
+        tell: impl Fn(Found) + 'static,
+    ) -> Result<Self> {
+        let inner = Rc::new_cyclic(|me| {
+            RefCell::new(Inner {
+                handle,
+                job_name: target.name.clone(),
+                request,
+                stall,
+                watcher: None,
+                shells: None,
+                planning: None,
+                tell: Rc::new(tell),
+                me: Weak::clone(me),
+            })
+        });
+        let weak = Rc::downgrade(&inner);
+        let if_pending = if target.no_wait {
+            IfPending::GiveUp
+        } else {
+            IfPending::Wait
+        };
+        let watcher = JobWatcher::start(
+            handle,
+            target.job,
+            target.name.clone(),
+            if_pending,
+            move |news| Inner::job_says(&weak, news),
+        )?;
+        inner.borrow_mut().watcher = Some(watcher);
+        Ok(Self { inner })
+    }
+
+    /// Asks for another plan; [`Found::Ready`] comes again.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub(super) fn ask_again(&self, request: PlanRequest) -> Result<()> {
+        let mut inner = self.inner.borrow_mut();
+        inner.request = request;
+        inner.ask()
+    }
+}
+
+impl Inner {
+    fn tell(this: &Rc<RefCell<Self>>, found: Found) {
+        let tell = Rc::clone(&this.borrow().tell);
+        tell(found);
+    }
+
+    fn job_says(weak: &Weak<RefCell<Self>>, news: JobNews) {
+        let Some(this) = weak.upgrade() else { return };
+        match news {
+            JobNews::Pending => Self::tell(&this, Found::Waiting),
+            JobNews::Ready(shells) => {
+                this.borrow_mut().shells = Some(shells);
+                let asked = this.borrow_mut().ask();
+                if let Err(error) = asked {
+                    let failure = Failure::client(error.errno().raw(), error.to_string());
+                    Self::tell(&this, Found::Over(failure));
+                }
+            }
+            JobNews::Over(failure) => Self::tell(&this, Found::Over(failure)),
+        }
+    }
+
+    fn ask(&mut self) -> Result<()> {
+        let Some(shells) = &self.shells else {
+            return Ok(());
+        };
+        let weak = self.me.clone();
+        let topic = format!("{}.bcast.plan", shells.service);
+        let node = Node::Rank(shells.leader_broker);
+        let future = self.handle.rpc_json(&topic, &self.request, node)?;
+        self.planning = Some(future.then(Some(self.stall), move |future| {
+            let Some(this) = weak.upgrade() else { return };
+            match future.get_json::<Plan>() {
+                Ok(plan) => Self::planned(&this, plan),
+                Err(error) => Self::plan_failed(&this, &error),
+            }
+        })?);
+        Ok(())
+    }
+
+    fn planned(this: &Rc<RefCell<Self>>, plan: Plan) {
+        let service = match &this.borrow().shells {
+            Some(shells) => shells.service.clone(),
+            None => return,
+        };
+        let found = if plan.version == VERSION {
+            Found::Ready { plan, service }
+        } else {
+            let text = format!("the job's plugin speaks protocol {}", plan.version);
+            Found::Over(Failure::client(libc::EPROTO, text))
+        };
+        Self::tell(this, found);
+    }
+
+    fn plan_failed(this: &Rc<RefCell<Self>>, error: &Error) {
+        let (errno, text) = edge::explain(error);
+        let name = this.borrow().job_name.clone();
+        let text = match errno {
+            Errno::ENOSYS => format!(
+                "job {name} does not have the flux-bcast plugin in its shells; submit it with \
+                 -o userrc=FILE where FILE loads it, or have it installed for all jobs"
+            ),
+            Errno::ESHUTDOWN => {
+                // The job is ending; its eventlog says how, and is watched.
+                let patient = match &this.borrow().watcher {
+                    Some(watcher) => watcher.expect_end(),
+                    None => false,
+                };
+                if patient {
+                    return;
+                }
+                format!("job {name} has no running shells")
+            }
+            Errno::ETIMEDOUT => format!("the leader shell of job {name} gives no answer"),
+            _ => text,
+        };
+        Self::tell(this, Found::Over(Failure::client(errno.raw(), text)));
+    }
+}
+
+impl fmt::Debug for Finder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Finder").finish_non_exhaustive()
+    }
+}

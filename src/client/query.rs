@@ -1,0 +1,332 @@
+//! Asks every target rank of a job the same question.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+use std::rc::Weak;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::Target;
+use super::finder::Finder;
+use super::finder::Found;
+use crate::bcast::message::Plan;
+use crate::bcast::message::PlanRequest;
+use crate::bcast::message::VERSION;
+use crate::bcast::name::RawName;
+use crate::bcast::report::Failure;
+use crate::bcast::spec::Dest;
+use crate::bcast::spec::Policy;
+use crate::file::Inspection;
+use crate::flux::error::Context;
+use crate::flux::error::Error;
+use crate::flux::error::Result;
+use crate::flux::future::Pending;
+use crate::flux::handle::Handle;
+use crate::flux::handle::Node;
+use crate::transfer::ask::Had;
+use crate::transfer::ask::Has;
+use crate::transfer::ask::Inspect;
+use crate::transfer::ask::Known;
+use crate::transfer::ask::Listing;
+use crate::transfer::ask::Remove;
+use crate::transfer::ask::Removed;
+use crate::transfer::edge;
+
+/// So many ranks are asked at once.
+const AT_ONCE: usize = 64;
+
+/// A question, and in `T` what kind of answer it has.
+#[derive(Debug)]
+pub struct Question<T> {
+    method: &'static str,
+    payload: Value,
+    answer: std::marker::PhantomData<T>,
+}
+
+impl<T> Question<T> {
+    fn new(method: &'static str, payload: &impl Serialize) -> Result<Self> {
+        Ok(Self {
+            method,
+            payload: serde_json::to_value(payload).context("encode a question")?,
+            answer: std::marker::PhantomData,
+        })
+    }
+}
+
+impl Question<Inspection> {
+    /// What would copies of these names find?
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn inspect(dest: Dest, policy: Policy, names: Vec<RawName>) -> Result<Self> {
+        Self::new(
+            "inspect",
+            &Inspect {
+                version: VERSION,
+                dest,
+                policy,
+                names,
+            },
+        )
+    }
+}
+
+impl Question<Had> {
+    /// Are these files there?
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn has(dest: Dest, files: Vec<Known>) -> Result<Self> {
+        Self::new(
+            "has",
+            &Has {
+                version: VERSION,
+                dest,
+                files,
+            },
+        )
+    }
+}
+
+impl Question<Listing> {
+    /// What has the service put there?
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn list() -> Result<Self> {
+        Self::new("list", &serde_json::json!({}))
+    }
+}
+
+impl Question<Removed> {
+    /// Remove what the service has put there: all of it, or `paths`.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn remove(paths: Option<Vec<RawName>>) -> Result<Self> {
+        Self::new("remove", &Remove { paths })
+    }
+}
+
+/// What the asker hears.
+#[derive(Debug)]
+pub enum QueryEvent<T> {
+    /// The job has not started; it is being waited for.
+    Waiting,
+    /// The end; nothing more comes.
+    Answered(Answers<T>),
+}
+
+/// All answers.
+#[derive(Debug)]
+pub struct Answers<T> {
+    /// By rank.
+    pub ranks: BTreeMap<u32, std::result::Result<T, Failure>>,
+    /// Why nobody could be asked, or not everybody.
+    pub why: Option<Failure>,
+    /// Host names of all ranks of the job, if known.
+    pub hosts: Vec<String>,
+}
+
+/// A question that is being asked. Dropping it gives it up.
+pub struct Query<T> {
+    inner: Rc<RefCell<Inner<T>>>,
+}
+
+struct Inner<T> {
+    handle: Handle,
+    question: Question<T>,
+    patience: Duration,
+    listener: Rc<dyn Fn(QueryEvent<T>)>,
+    finder: Option<Finder>,
+    service: String,
+    /// Rank and broker of those not yet asked, the next one last.
+    todo: Vec<(u32, u32)>,
+    asked: BTreeMap<u32, Pending>,
+    answers: BTreeMap<u32, std::result::Result<T, Failure>>,
+    hosts: Vec<String>,
+    ended: bool,
+    me: Weak<RefCell<Inner<T>>>,
+}
+
+impl<T: DeserializeOwned + 'static> Query<T> {
+    /// Finds the job's shells and asks those of `plan`. A rank that gives no
+    /// answer within `patience` has failed. `listener` is called from the
+    /// reactor only, never from here.
+    ///
+    /// # Errors
+    /// Those of the connection. All else comes as [`QueryEvent::Answered`].
+    pub fn start(
+        handle: Handle,
+        target: &Target,
+        plan: PlanRequest,
+        question: Question<T>,
+        patience: Duration,
+        listener: impl Fn(QueryEvent<T>) + 'static,
+    ) -> Result<Self> {
+        let inner = Inner::new(handle, question, patience, Rc::new(listener));
+        let weak = Rc::downgrade(&inner);
+        let finder = Finder::start(handle, target, plan, patience, move |found| {
+            let Some(this) = weak.upgrade() else { return };
+            match found {
+                Found::Waiting => Inner::tell(&this, QueryEvent::Waiting),
+                Found::Ready { plan, service } => Inner::ask_all(&this, &plan, service),
+                Found::Over(failure) => Inner::end(&this, Some(failure)),
+            }
+        })?;
+        inner.borrow_mut().finder = Some(finder);
+        Ok(Self { inner })
+    }
+
+    /// Asks the shells of a plan that is known already.
+    pub(super) fn of_plan(
+        handle: Handle,
+        plan: &Plan,
+        service: String,
+        question: Question<T>,
+        patience: Duration,
+        listener: impl Fn(QueryEvent<T>) + 'static,
+    ) -> Self {
+        let inner = Inner::new(handle, question, patience, Rc::new(listener));
+        Inner::ask_all(&inner, plan, service);
+        Self { inner }
+    }
+
+    /// Gives up; [`QueryEvent::Answered`] comes at once.
+    pub fn cancel(&self, text: &str) {
+        Inner::end(&self.inner, Some(Failure::client(libc::ECANCELED, text)));
+    }
+}
+
+impl<T: DeserializeOwned + 'static> Inner<T> {
+    fn new(
+        handle: Handle,
+        question: Question<T>,
+        patience: Duration,
+        listener: Rc<dyn Fn(QueryEvent<T>)>,
+    ) -> Rc<RefCell<Self>> {
+        Rc::new_cyclic(|me| {
+            RefCell::new(Self {
+                handle,
+                question,
+                patience,
+                listener,
+                finder: None,
+                service: String::new(),
+                todo: Vec::new(),
+                asked: BTreeMap::new(),
+                answers: BTreeMap::new(),
+                hosts: Vec::new(),
+                ended: false,
+                me: Weak::clone(me),
+            })
+        })
+    }
+
+    fn tell(this: &Rc<RefCell<Self>>, event: QueryEvent<T>) {
+        let listener = Rc::clone(&this.borrow().listener);
+        listener(event);
+    }
+
+    fn end(this: &Rc<RefCell<Self>>, why: Option<Failure>) {
+        let answers = {
+            let mut inner = this.borrow_mut();
+            if inner.ended {
+                return;
+            }
+            inner.ended = true;
+            inner.finder = None;
+            inner.asked.clear();
+            Answers {
+                ranks: std::mem::take(&mut inner.answers),
+                why,
+                hosts: std::mem::take(&mut inner.hosts),
+            }
+        };
+        Self::tell(this, QueryEvent::Answered(answers));
+    }
+
+    fn ask_all(this: &Rc<RefCell<Self>>, plan: &Plan, service: String) {
+        {
+            let mut inner = this.borrow_mut();
+            inner.service = service;
+            inner.hosts.clone_from(&plan.hosts);
+            let mut ranks = plan.tree.ranks().to_vec();
+            ranks.sort_unstable_by(|a, b| b.cmp(a));
+            inner.todo = ranks
+                .into_iter()
+                .filter_map(|rank| Some((rank, *plan.brokers.get(rank as usize)?)))
+                .collect();
+        }
+        Self::go_on(this);
+    }
+
+    fn go_on(this: &Rc<RefCell<Self>>) {
+        let over = {
+            let mut inner = this.borrow_mut();
+            if inner.ended {
+                return;
+            }
+            while inner.asked.len() < AT_ONCE
+                && let Some((rank, broker)) = inner.todo.pop()
+            {
+                match inner.ask(rank, broker) {
+                    Ok(pending) => {
+                        inner.asked.insert(rank, pending);
+                    }
+                    Err(error) => {
+                        let failure = refusal(rank, &error);
+                        inner.answers.insert(rank, Err(failure));
+                    }
+                }
+            }
+            inner.asked.is_empty()
+        };
+        if over {
+            Self::end(this, None);
+        }
+    }
+
+    fn ask(&self, rank: u32, broker: u32) -> Result<Pending> {
+        let topic = format!("{}.bcast.{}", self.service, self.question.method);
+        let me = Weak::clone(&self.me);
+        self.handle
+            .rpc_json(&topic, &self.question.payload, Node::Rank(broker))?
+            .then(Some(self.patience), move |future| {
+                let Some(this) = me.upgrade() else { return };
+                let answer = future
+                    .get_json::<T>()
+                    .map_err(|error| refusal(rank, &error));
+                {
+                    let mut inner = this.borrow_mut();
+                    inner.answers.insert(rank, answer);
+                    let done = inner.asked.remove(&rank);
+                    drop(inner);
+                    drop(done);
+                }
+                Self::go_on(&this);
+            })
+    }
+}
+
+fn refusal(rank: u32, error: &Error) -> Failure {
+    let (errno, text) = edge::explain(error);
+    let text = match errno.raw() {
+        libc::ETIMEDOUT => "gave no answer in time".into(),
+        _ => text,
+    };
+    Failure::on(rank, errno.raw(), text)
+}
+
+impl<T> fmt::Debug for Query<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Query")
+            .field("method", &self.inner.borrow().question.method)
+            .finish_non_exhaustive()
+    }
+}

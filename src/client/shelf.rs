@@ -1,0 +1,264 @@
+//! Where gathered files wait until all are there: a hidden directory next to
+//! their destinations, one directory in it for each rank.
+//!
+//! Publishing is renaming, which cannot run out of space. If it fails half-way
+//! it is taken back.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::path::PathBuf;
+
+use rustix::fs::CWD;
+use rustix::fs::RenameFlags;
+use rustix::fs::renameat_with;
+
+use crate::errno::Errno;
+
+/// See the module's documentation. Dropping it removes what was not published.
+#[derive(Debug)]
+pub(super) struct Shelf {
+    dir: PathBuf,
+}
+
+/// What goes wrong: the path, the number, and what the number does not say.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ShelfError {
+    pub(super) errno: Errno,
+    pub(super) text: String,
+}
+
+impl ShelfError {
+    fn new(path: &Path, op: &str, error: &io::Error, hint: &str) -> Self {
+        let errno = Errno::from(error);
+        Self::with(path, op, errno, hint)
+    }
+
+    fn with(path: &Path, op: &str, errno: Errno, hint: &str) -> Self {
+        let path = crate::bcast::name::RawName::from(path);
+        let hint = if hint.is_empty() {
+            String::new()
+        } else {
+            format!(" ({hint})")
+        };
+        Self {
+            errno,
+            text: format!("{op} {path}: {errno}{hint}"),
+        }
+    }
+}
+
+type Result<T> = std::result::Result<T, ShelfError>;
+
+/// How a name got what it has now.
+enum Step {
+    /// It was free.
+    Moved { from: PathBuf, to: PathBuf },
+    /// It had a file, which is now on the shelf.
+    Swapped { from: PathBuf, to: PathBuf },
+    /// A directory was made.
+    Made(PathBuf),
+}
+
+impl Shelf {
+    /// Makes it in `parent`, which is made if only itself is missing, or with
+    /// all its parents.
+    pub(super) fn make(parent: &Path, id: &str, parents: bool) -> Result<Self> {
+        let made = match parents {
+            true => fs::create_dir_all(parent),
+            false => fs::create_dir(parent),
+        };
+        match made {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(ShelfError::new(parent, "mkdir", &error, ""));
+            }
+            _ => {}
+        }
+        let dir = parent.join(format!(".flux-gather.{id}"));
+        fs::create_dir(&dir).map_err(|error| ShelfError::new(&dir, "mkdir", &error, ""))?;
+        Ok(Self { dir })
+    }
+
+    /// The directory of all.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Moves what is there for each rank into that rank's directory, which is
+    /// made if it is missing; all of it or, on failure, nothing. Returns the
+    /// paths by rank.
+    ///
+    /// # Errors
+    /// The rank, and what failed.
+    pub(super) fn publish(
+        &self,
+        ranks: &[(u32, PathBuf)],
+        replace: bool,
+    ) -> std::result::Result<Vec<(u32, Vec<PathBuf>)>, (u32, ShelfError)> {
+        let mut steps = Vec::new();
+        let mut published = Vec::new();
+        for (rank, to) in ranks {
+            match self.publish_rank(*rank, to, replace, &mut steps) {
+                Ok(paths) => published.push((*rank, paths)),
+                Err(error) => {
+                    take_back(steps);
+                    return Err((*rank, error));
+                }
+            }
+        }
+        Ok(published)
+    }
+
+    fn publish_rank(
+        &self,
+        rank: u32,
+        to: &Path,
+        replace: bool,
+        steps: &mut Vec<Step>,
+    ) -> Result<Vec<PathBuf>> {
+        make_dirs(to, steps)?;
+        let from = self.dir.join(rank.to_string());
+        let mut paths = Vec::new();
+        for name in names(&from)? {
+            let (from, to) = (from.join(&name), to.join(&name));
+            steps.push(move_one(from, to.clone(), replace)?);
+            paths.push(to);
+        }
+        Ok(paths)
+    }
+}
+
+fn names(dir: &Path) -> Result<Vec<OsString>> {
+    let fail = |error: &io::Error| ShelfError::new(dir, "read", error, "");
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir).map_err(|error| fail(&error))? {
+        names.push(entry.map_err(|error| fail(&error))?.file_name());
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn make_dirs(dir: &Path, steps: &mut Vec<Step>) -> Result<()> {
+    match fs::create_dir(dir) {
+        Ok(()) => {
+            steps.push(Step::Made(dir.to_path_buf()));
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let parent = dir
+                .parent()
+                .ok_or_else(|| ShelfError::new(dir, "mkdir", &error, ""))?;
+            make_dirs(parent, steps)?;
+            make_dirs(dir, steps)
+        }
+        Err(error) => Err(ShelfError::new(dir, "mkdir", &error, "")),
+    }
+}
+
+fn move_one(from: PathBuf, to: PathBuf, replace: bool) -> Result<Step> {
+    match renameat_with(CWD, &from, CWD, &to, RenameFlags::NOREPLACE) {
+        Ok(()) => return Ok(Step::Moved { from, to }),
+        Err(rustix::io::Errno::EXIST) if replace => {}
+        Err(rustix::io::Errno::EXIST) => {
+            return Err(ShelfError::with(&to, "rename", Errno::EEXIST, ""));
+        }
+        Err(errno) => {
+            return Err(ShelfError::with(&to, "rename", errno.into(), ""));
+        }
+    }
+    let is_dir = |path: &Path| fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
+    if is_dir(&to) || is_dir(&from) {
+        let hint = "a directory is not replaced, nor by one";
+        return Err(ShelfError::with(&to, "rename", Errno::EEXIST, hint));
+    }
+    match renameat_with(CWD, &from, CWD, &to, RenameFlags::EXCHANGE) {
+        Ok(()) => Ok(Step::Swapped { from, to }),
+        Err(errno) => Err(ShelfError::with(&to, "rename", errno.into(), "")),
+    }
+}
+
+fn take_back(steps: Vec<Step>) {
+    for step in steps.into_iter().rev() {
+        // Best effort: what cannot be moved back stays, complete.
+        let _ = match step {
+            Step::Moved { from, to } => fs::rename(to, from),
+            Step::Swapped { from, to } => {
+                renameat_with(CWD, to, CWD, from, RenameFlags::EXCHANGE).map_err(Into::into)
+            }
+            Step::Made(dir) => fs::remove_dir(dir),
+        };
+    }
+}
+
+impl Drop for Shelf {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shelf(top: &Path, files: &[(u32, &str, &str)]) -> Shelf {
+        let shelf = Shelf::make(&top.join("out"), "id", false).unwrap();
+        for (rank, name, text) in files {
+            let dir = shelf.dir().join(rank.to_string());
+            fs::create_dir_all(&dir).unwrap();
+            fs::write(dir.join(name), text).unwrap();
+        }
+        shelf
+    }
+
+    fn ranks(top: &Path) -> Vec<(u32, PathBuf)> {
+        (0..2)
+            .map(|rank| (rank, top.join("out").join(rank.to_string())))
+            .collect()
+    }
+
+    fn read(top: &Path, path: &str) -> Option<String> {
+        fs::read_to_string(top.join("out").join(path)).ok()
+    }
+
+    #[test]
+    fn all_appear_and_the_shelf_goes() {
+        let top = tempfile::tempdir().unwrap();
+        let shelf = shelf(top.path(), &[(0, "f", "a"), (1, "f", "b")]);
+        let published = shelf.publish(&ranks(top.path()), false).unwrap();
+        assert_eq!(published[1].1, [top.path().join("out/1/f")]);
+        drop(shelf);
+        assert_eq!(read(top.path(), "0/f").as_deref(), Some("a"));
+        assert_eq!(read(top.path(), "1/f").as_deref(), Some("b"));
+        assert_eq!(fs::read_dir(top.path().join("out")).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_taken_name_takes_everything_back() {
+        let top = tempfile::tempdir().unwrap();
+        let shelf = shelf(top.path(), &[(0, "f", "a"), (1, "f", "b")]);
+        fs::create_dir(top.path().join("out/1")).unwrap();
+        fs::write(top.path().join("out/1/f"), "old").unwrap();
+        let (rank, error) = shelf.publish(&ranks(top.path()), false).unwrap_err();
+        assert_eq!((rank, error.errno), (1, Errno::EEXIST));
+        assert!(!top.path().join("out/0").exists());
+        assert_eq!(read(top.path(), "1/f").as_deref(), Some("old"));
+    }
+
+    #[test]
+    fn replacing_is_taken_back_too() {
+        let top = tempfile::tempdir().unwrap();
+        let shelf = shelf(top.path(), &[(0, "f", "a"), (1, "f", "b")]);
+        for rank in ["0", "1"] {
+            fs::create_dir(top.path().join("out").join(rank)).unwrap();
+        }
+        fs::write(top.path().join("out/0/f"), "old").unwrap();
+        fs::create_dir(top.path().join("out/1/f")).unwrap();
+        assert_eq!(shelf.publish(&ranks(top.path()), true).unwrap_err().0, 1);
+        assert_eq!(read(top.path(), "0/f").as_deref(), Some("old"));
+        fs::remove_dir(top.path().join("out/1/f")).unwrap();
+        shelf.publish(&ranks(top.path()), true).unwrap();
+        assert_eq!(read(top.path(), "0/f").as_deref(), Some("a"));
+    }
+}

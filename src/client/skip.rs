@@ -1,0 +1,286 @@
+//! Leaves out the ranks that have the files already.
+//!
+//! The sources are read once more before anything is sent, for their digests.
+//! Only regular files can be recognized: anything else among the sources is
+//! sent to everybody, and so are the files that come with it.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::path::Path;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::Inner;
+use super::query::Query;
+use super::query::QueryEvent;
+use super::query::Question;
+use crate::bcast::item::EntryKind;
+use crate::bcast::item::Item;
+use crate::bcast::message::Plan;
+use crate::bcast::message::PlanRequest;
+use crate::bcast::message::VERSION;
+use crate::bcast::name::RawName;
+use crate::bcast::report::Failure;
+use crate::bcast::report::Outcome;
+use crate::bcast::report::Placed;
+use crate::bcast::report::RankResult;
+use crate::errno::Errno;
+use crate::file;
+use crate::file::FileError;
+use crate::file::Origin;
+use crate::file::Source;
+use crate::file::SourceSpec;
+use crate::flux::error::Result;
+use crate::flux::handle::Handle;
+use crate::flux::wakeup::WakeReceiver;
+use crate::flux::wakeup::wakeup;
+use crate::idset::IdSet;
+use crate::transfer::ask::Had;
+use crate::transfer::ask::Known;
+use crate::transfer::worker;
+
+/// A slow disk reads so many bytes in a second, for the time that ranks have to
+/// compute a digest.
+const SLOW: u64 = 20 << 20;
+
+/// Bytes read at once.
+const BATCH: usize = 1 << 20;
+
+/// How far the comparison has come.
+#[derive(Debug, Default)]
+pub(super) struct Skip {
+    /// The thread that reads.
+    reading: Option<WakeReceiver>,
+    /// What the sources are; none if they cannot be compared.
+    pub(super) files: Option<Vec<Known>>,
+    asking: Option<Query<Had>>,
+    /// Ranks that have the files, and where; once they were asked.
+    had: Option<Vec<(u32, Vec<RawName>)>>,
+}
+
+impl Skip {
+    /// The ranks that are left out.
+    pub(super) fn unchanged(&self) -> IdSet {
+        self.had.iter().flatten().map(|(rank, _)| *rank).collect()
+    }
+
+    /// Their results.
+    pub(super) fn results(&self) -> Vec<RankResult> {
+        let files = self.files.as_deref().unwrap_or_default();
+        let had = self.had.iter().flatten();
+        had.map(|(rank, paths)| {
+            let placed = paths.iter().zip(files).map(|(path, file)| Placed {
+                path: path.clone(),
+                bytes: file.size,
+                micros: 0,
+            });
+            RankResult {
+                rank: *rank,
+                outcome: Outcome::Done(placed.collect()),
+            }
+        })
+        .collect()
+    }
+}
+
+/// What is needed to read the sources before they are sent; none if one of them
+/// can be read only once.
+pub(super) fn rereadable(spec: &SourceSpec) -> Option<Vec<(PathBuf, Option<RawName>)>> {
+    spec.inputs
+        .iter()
+        .map(|input| match &input.origin {
+            Origin::Path(path) => Some((path.clone(), input.name.clone())),
+            _ => None,
+        })
+        .collect()
+}
+
+type Digests = std::result::Result<Option<Vec<Known>>, FileError>;
+
+/// Reads the sources; none if one of them is no regular file.
+fn digests(paths: Vec<(PathBuf, Option<RawName>)>) -> Digests {
+    let inputs = paths
+        .into_iter()
+        .map(|(path, name)| file::Input::new(Origin::Path(path), name))
+        .collect();
+    let mut source = Source::open(SourceSpec {
+        inputs,
+        recursive: true,
+        ..SourceSpec::default()
+    })?;
+    let (mut buffer, mut files) = (Vec::new(), Vec::new());
+    let mut name = RawName::default();
+    while let Some(item) = source.next(&mut buffer, BATCH)? {
+        match item {
+            Item::Entry(entry) if entry.kind == EntryKind::File => name = entry.path,
+            Item::Entry(_) => return Ok(None),
+            Item::End { size, digest } => files.push(Known {
+                name: std::mem::take(&mut name),
+                size,
+                digest,
+            }),
+            Item::Data { .. } | Item::Hole { .. } | Item::Fin { .. } => {}
+        }
+    }
+    Ok(Some(files))
+}
+
+/// Starts a thread that reads the sources, and gives the result to `done`.
+pub(super) fn read(
+    handle: Handle,
+    paths: Vec<(PathBuf, Option<RawName>)>,
+    done: impl FnMut(Digests) + 'static,
+) -> Result<WakeReceiver> {
+    let (sender, receiver) = wakeup(handle.reactor()?, 1, 1, done)?;
+    let reports = sender.clone();
+    worker::spawn(
+        "bcast-digest",
+        move || {
+            let _ = sender.send(digests(paths));
+        },
+        move |text| {
+            let errno = Errno::ENOTRECOVERABLE;
+            let error = FileError::new(errno, "read", Path::new("source"));
+            let _ = reports.send(Err(error.with_hint(text)));
+        },
+    )?;
+    Ok(receiver)
+}
+
+impl Inner {
+    /// The sources are open: find out what they are, before the job is looked
+    /// for.
+    pub(super) fn compare(this: &Rc<RefCell<Self>>) {
+        let paths = this.borrow_mut().rereadable.take();
+        let Some(paths) = paths else {
+            return Self::find(this);
+        };
+        let weak = Rc::downgrade(this);
+        let handle = this.borrow().handle;
+        let reading = read(handle, paths, move |digests| {
+            let Some(this) = weak.upgrade() else { return };
+            match digests {
+                Ok(files) => {
+                    this.borrow_mut().skip.files = files;
+                    Self::find(&this);
+                }
+                Err(error) => {
+                    let why = Failure::client(error.errno().raw(), error.to_string());
+                    Self::call_off(&weak, why);
+                }
+            }
+        });
+        match reading {
+            Ok(reading) => this.borrow_mut().skip.reading = Some(reading),
+            Err(error) => Self::fail(&Rc::downgrade(this), &error),
+        }
+    }
+
+    /// The ranks are known: ask them, unless that was done. True if the plan is
+    /// to be carried out as it is.
+    pub(super) fn asked(this: &Rc<RefCell<Self>>, plan: &Plan, service: &str) -> bool {
+        let question = {
+            let inner = this.borrow();
+            let files = match (&inner.skip.files, &inner.skip.had, &inner.send) {
+                (Some(files), None, Some(_)) => files.clone(),
+                _ => return true,
+            };
+            let mut dest = match &inner.send {
+                Some(send) => send.dest.clone(),
+                None => return true,
+            };
+            dest.directory = dest.directory || files.len() > 1;
+            Question::has(dest, files)
+        };
+        let question = match question {
+            Ok(question) => question,
+            Err(error) => {
+                Self::fail(&Rc::downgrade(this), &error);
+                return false;
+            }
+        };
+        let (handle, patience) = {
+            let inner = this.borrow();
+            let stall = inner.send.as_ref().map_or(30., |send| send.tuning.stall);
+            let reading = Duration::from_secs(inner.totals.bytes / SLOW);
+            (inner.handle, Duration::from_secs_f64(stall) + reading)
+        };
+        let (weak, whole) = (Rc::downgrade(this), plan.clone());
+        let query = Query::of_plan(handle, plan, service.to_owned(), question, patience, {
+            move |event| {
+                let Some(this) = weak.upgrade() else { return };
+                if let QueryEvent::Answered(answers) = event {
+                    let had = answers.ranks.into_iter().filter_map(|(rank, answer)| {
+                        // Whoever cannot say gets the files.
+                        Some((rank, answer.ok()?.paths?))
+                    });
+                    this.borrow_mut().skip.had = Some(had.collect());
+                    Self::ask_for_the_rest(&this, &whole);
+                }
+            }
+        });
+        this.borrow_mut().skip.asking = Some(query);
+        false
+    }
+
+    fn ask_for_the_rest(this: &Rc<RefCell<Self>>, whole: &Plan) {
+        let unchanged = this.borrow().skip.unchanged();
+        let ranks = whole.tree.ranks().iter().copied();
+        let rest: IdSet = ranks.filter(|rank| !unchanged.contains(*rank)).collect();
+        this.borrow_mut().hosts.clone_from(&whole.hosts);
+        if rest.is_empty() {
+            return Self::end(this, Vec::new(), None);
+        }
+        let asked = {
+            let inner = this.borrow();
+            let request = PlanRequest {
+                version: VERSION,
+                ranks: Some(rest),
+                k: inner.send.as_ref().and_then(|send| send.plan.k),
+                ..PlanRequest::default()
+            };
+            inner
+                .finder
+                .as_ref()
+                .map(|finder| finder.ask_again(request))
+        };
+        if let Some(Err(error)) = asked {
+            Self::fail(&Rc::downgrade(this), &error);
+        }
+    }
+
+    /// What is being sent must be what was compared.
+    pub(super) fn check_sent(&self, item: &Item<'_>, entry: usize) -> bool {
+        match (item, &self.skip.files) {
+            (Item::End { digest, .. }, Some(files)) => {
+                files.get(entry).is_some_and(|file| file.digest == *digest)
+            }
+            _ => true,
+        }
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_regular_files_are_compared() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a"), "text").unwrap();
+        let file = (dir.path().join("a"), Some(RawName::from("b")));
+        let files = digests(vec![file.clone()]).unwrap().unwrap();
+        assert_eq!(files.len(), 1);
+        assert_eq!((files[0].name.clone(), files[0].size), ("b".into(), 4));
+        assert_eq!(files[0].digest, *blake3::hash(b"text").as_bytes());
+        let both = vec![file, (dir.path().to_path_buf(), None)];
+        assert_eq!(digests(both).unwrap(), None);
+    }
+}
