@@ -239,7 +239,7 @@ impl Options {
             },
             tuning: self.tuning.clone(),
             partial: self.has(flag::PARTIAL),
-            no_wait: false,
+            no_wait: self.nowait(),
             checksum: false,
             timeout: self.timeout,
         })

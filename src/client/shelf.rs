@@ -51,6 +51,9 @@ impl ShelfError {
 
 type Result<T> = std::result::Result<T, ShelfError>;
 
+/// Paths by rank.
+pub(super) type Published = Vec<(u32, Vec<PathBuf>)>;
+
 /// How a name got what it has now.
 enum Step {
     /// It was free.
@@ -95,7 +98,7 @@ impl Shelf {
         &self,
         ranks: &[(u32, PathBuf)],
         replace: bool,
-    ) -> std::result::Result<Vec<(u32, Vec<PathBuf>)>, (u32, ShelfError)> {
+    ) -> std::result::Result<Published, (u32, ShelfError)> {
         let mut steps = Vec::new();
         let mut published = Vec::new();
         for (rank, to) in ranks {

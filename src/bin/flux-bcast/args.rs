@@ -10,15 +10,13 @@ use flux_bcast::idset::IdSet;
 use flux_bcast::units::parse_fsd;
 use flux_bcast::units::parse_size;
 
-const USAGE: &str = "flux bcast [OPTIONS] [JOBID] SOURCE... [DEST]
+pub(super) const USAGE: &str = "flux bcast [OPTIONS] [JOBID] SOURCE... [DEST]
        flux bcast [OPTIONS] --from=RANK [JOBID] PATH... [DEST]
        flux bcast [OPTIONS] --gather [JOBID] PATH... DIR
        flux bcast [OPTIONS] --list [JOBID]
        flux bcast [OPTIONS] --remove [JOBID] [PATH...]";
 
-const TEMPLATE: &str = "{usage-heading} {usage}\n{about}\n{options}\n{after-help}";
-
-const AFTER: &str = "
+pub(super) const AFTER: &str = "
 Without JOBID, the job that encloses this process is meant: the batch job or
 allocation in which it runs. The first word is a JOBID if it can be one and no
 file has that name; --jobid removes doubt. Of several words that follow, the
@@ -28,7 +26,8 @@ DEST is below the job's temporary directory (FLUX_JOB_TMPDIR) on each node, or
 an absolute path; it is a directory if it ends in '/'. Without DEST a copy keeps
 its name. Tags such as {{node.id}} are filled in on each node.
 
-Exit status: 0 all ranks have the files, 1 the transfer failed, 2 wrong usage.";
+Exit status: 0 all ranks have the files, 1 the transfer failed, 2 wrong usage.
+";
 
 /// Send files to the nodes of a running job
 #[derive(Debug, Parser)]
@@ -38,22 +37,19 @@ Exit status: 0 all ranks have the files, 1 the transfer failed, 2 wrong usage.";
     disable_version_flag = true,
     disable_help_flag = true,
     override_usage = USAGE,
-    help_template = TEMPLATE,
-    after_help = AFTER,
-    max_term_width = 200,
-    group = ArgGroup::new("mode").args(["from", "gather", "list", "remove", "dry_run"]),
-    group = ArgGroup::new("existing").args(["force", "append", "truncate"]),
+    group = ArgGroup::new("what").args(["from", "gather", "list", "remove", "dry_run"]),
+    group = ArgGroup::new("present").args(["force", "append", "truncate"]),
 )]
 pub(crate) struct Args {
     /// [JOBID] SOURCE... [DEST]
     #[arg(value_name = "WORD", hide = true)]
     pub(crate) words: Vec<OsString>,
 
-    /// Display this message.
-    #[arg(short, long, action = clap::ArgAction::Help)]
-    help: Option<bool>,
+    /// Display this message
+    #[arg(short, long)]
+    pub(crate) help: bool,
 
-    /// Display the version.
+    /// Display the version
     #[arg(short = 'V', long, action = clap::ArgAction::Version)]
     version: Option<bool>,
 
@@ -69,7 +65,7 @@ pub(crate) struct Args {
     #[arg(short = 'd', long, value_name = "DEST", conflicts_with = "unique")]
     pub(crate) dest: Option<OsString>,
 
-    /// Let the service choose a new directory, and print it
+    /// Send to a new directory, and print its path
     #[arg(short, long)]
     pub(crate) unique: bool,
 
@@ -77,7 +73,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) mkdir: bool,
 
-    /// Name of the copy of a single source, such as standard input ('-')
+    /// Name of the copy of a single source, such as '-'
     #[arg(short, long, value_name = "NAME")]
     pub(crate) name: Option<OsString>,
 
@@ -101,7 +97,7 @@ pub(crate) struct Args {
     #[arg(short, long)]
     pub(crate) preserve: bool,
 
-    /// Permission bits of the copies instead of the source's
+    /// Permission bits of the copies
     #[arg(short, long, value_name = "OCTAL", value_parser = parse_mode)]
     pub(crate) mode: Option<u32>,
 
@@ -109,15 +105,15 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) sync: bool,
 
-    /// Let healthy ranks have the files although others fail
+    /// Let healthy ranks have the files if others fail
     #[arg(long)]
     pub(crate) partial: bool,
 
-    /// Send the shared objects of programs, too, into NAME_libs or DIR
+    /// Send programs' shared objects, too (NAME_libs)
     #[arg(long, value_name = "DIR", require_equals = true, num_args = 0..=1)]
     pub(crate) send_libs: Option<Option<OsString>>,
 
-    /// Directories whose shared objects stay (default: those of the system)
+    /// Send none that are below PATHS
     #[arg(long, value_name = "PATHS", requires = "send_libs")]
     pub(crate) exclude_libs: Option<OsString>,
 
@@ -133,7 +129,7 @@ pub(crate) struct Args {
     #[arg(short = 'x', long, value_name = "TARGETS")]
     pub(crate) exclude: Option<String>,
 
-    /// Arity of the tree; by default it follows the brokers' own
+    /// Arity of the tree (default: that of the brokers)
     #[arg(short = 'k', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) fanout: Option<u32>,
 
@@ -157,7 +153,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// The sources are on the node of this shell rank of the job
+    /// Send files that are on the node of this rank
     #[arg(long, value_name = "RANK")]
     pub(crate) from: Option<u32>,
 
@@ -169,7 +165,7 @@ pub(crate) struct Args {
     #[arg(short, long)]
     pub(crate) list: bool,
 
-    /// Remove what was put on the job's nodes, or PATH of it
+    /// Remove what was put there, or PATH of it
     #[arg(long)]
     pub(crate) remove: bool,
 
@@ -191,7 +187,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Print where each copy is; twice: what is being done, too
+    /// Print where each copy is (-vv: more)
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }

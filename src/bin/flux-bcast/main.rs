@@ -4,6 +4,7 @@ mod args;
 mod drive;
 mod dry;
 mod enclosing;
+mod help;
 mod listing;
 mod output;
 mod progress;
@@ -11,6 +12,7 @@ mod run;
 mod sources;
 mod words;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -44,6 +46,10 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
+    if args.help {
+        let _ = std::io::stdout().write_all(help::text().as_bytes());
+        return ExitCode::SUCCESS;
+    }
     match run::run(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failed::Usage(text)) => {

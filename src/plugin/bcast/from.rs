@@ -64,7 +64,7 @@ impl Bcast {
             || Ok(spec),
             move |event| {
                 if let Some(this) = this.upgrade() {
-                    this.from_says(transfer, event);
+                    this.sending_says(transfer, event);
                 }
             },
         );
@@ -113,7 +113,7 @@ impl Bcast {
         })
     }
 
-    fn from_says(&self, transfer: TransferId, event: SendEvent) {
+    fn sending_says(&self, transfer: TransferId, event: SendEvent) {
         let told = match event {
             SendEvent::Started {
                 plan,
