@@ -139,9 +139,17 @@ pub fn guard<T: FailValue, E: Into<Errno>>(body: impl FnOnce() -> Result<T, E>) 
     }
 }
 
-/// Runs the body of a C function that cannot fail.
+/// Runs the body of a C function that cannot fail. It leaves errno alone: a
+/// reactor that stops with an error returns after callbacks that happen to be
+/// due as well, and its caller reads the errno of the first.
 pub fn guard_ok<T: FailValue>(body: impl FnOnce() -> T) -> T {
-    guard(|| Ok::<T, Errno>(body()))
+    let saved = errno_now();
+    guard(|| {
+        let value = body();
+        // SAFETY: the address of this thread's errno is always writable.
+        unsafe { *libc::__errno_location() = saved };
+        Ok::<T, Errno>(value)
+    })
 }
 
 /// Runs the body of a destructor: also after a panic, for what it releases
@@ -215,6 +223,15 @@ mod tests {
             assert!(guard(|| Err::<*mut u8, Errno>(Errno::EPERM)).is_null());
             assert_eq!(Errno::last(), Errno::EPERM);
             assert!(!is_poisoned());
+        });
+    }
+
+    #[test]
+    fn what_cannot_fail_leaves_errno_alone() {
+        fresh(|| {
+            set_errno(Errno::ETIMEDOUT);
+            guard_ok(|| drop(std::fs::File::open("/nonexistent")));
+            assert_eq!(Errno::last(), Errno::ETIMEDOUT);
         });
     }
 
