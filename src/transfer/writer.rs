@@ -199,7 +199,8 @@ fn run(
     }
     while let Ok(command) = queue.recv() {
         let event = match command {
-            Command::Frame(_) if cancel.load(Ordering::Relaxed) => continue,
+            // The data has a gap from here on: an abort follows.
+            Command::Frame(_) | Command::Prepare if cancel.load(Ordering::Relaxed) => continue,
             Command::Frame(frame) => write(&mut sink, &frame, place.rank),
             Command::Prepare => match sink.prepare() {
                 Ok(_) => SinkEvent::Prepared,
