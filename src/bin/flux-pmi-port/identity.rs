@@ -1,6 +1,5 @@
 //! Who this process is to the provider, from its environment.
 
-use std::io::Read;
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -108,10 +107,13 @@ fn place(hosts: &[String], name: &str, size: u32) -> Result<u32, String> {
 fn first_line() -> Result<String, Failed> {
     let mut line = Vec::new();
     let mut byte = [0];
+    // Not through std's Stdin, which reads ahead.
+    let input = std::io::stdin();
     while line.len() < 4096 {
-        match std::io::stdin().lock().read(&mut byte) {
+        match rustix::io::read(&input, &mut byte) {
             Ok(1) if byte[0] != b'\n' => line.push(byte[0]),
             Ok(_) => break,
+            Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(Failed::Error(format!("read the secret: {error}"))),
         }
     }

@@ -1,0 +1,263 @@
+#!/bin/sh
+
+test_description='flux pmi-port starts and serves programs without a resource manager'
+
+. "$(dirname "$0")/sharness.sh"
+
+PORT=$FLUX_BCAST_BUILD/flux-pmi-port
+
+# An rsh command that behaves like the real one: joins its words, has another
+# shell evaluate them, and passes no environment on.
+cat >fake-rsh <<-\EOT
+	#!/bin/sh
+	host=$1
+	shift
+	case $host in
+	broken) echo >&2 "fake-rsh: no route to broken"; exit 255 ;;
+	esac
+	exec env -i PATH="$PATH" HOME="$HOME" FAKE_HOST=$host sh -c "$*"
+EOT
+chmod +x fake-rsh
+
+serve() {
+	run_timeout 60 "$PORT" serve "$@"
+}
+
+test_expect_success 'build the clients' '
+	pmi_build pmi-talk pmi-lanes
+'
+
+test_expect_success 'help and bad usage' '
+	"$PORT" --help >out && grep serve out &&
+	test_expect_code 2 "$PORT" serve true 2>err &&
+	grep "flux-pmi-port: ERROR: give --size or --hostlist" err &&
+	test_expect_code 2 "$PORT" serve -n 0 true &&
+	test_expect_code 2 "$PORT" serve -n 1 &&
+	test_expect_code 2 "$PORT" serve -H "foo[1" true 2>err &&
+	grep "unbalanced bracket in .foo\[1." err &&
+	test_expect_code 2 "$PORT" serve -n 1 -H "a,b" true 2>err &&
+	grep "2 hosts for 1 ranks" err &&
+	test_expect_code 2 "$PORT" exec true 2>err &&
+	grep "neither PMI_ID nor PMI_SECRET" err &&
+	test_expect_code 2 env PMI_ID=0 "$PORT" check 2>err &&
+	grep "PMI_PORT is not set" err
+'
+
+test_expect_success 'ranks on this host find each other' '
+	serve -n 5 ./pmi-lanes 3 20 >out &&
+	test $(grep -c "^rank [0-4]: 300 values" out) = 5
+'
+
+test_expect_success MPICH 'an MPI program needs nothing but this' '
+	pmi_build mpi-sum &&
+	serve -n 4 ./mpi-sum >out &&
+	test $(grep -c "of 4: sum 6, PMI_FD unset" out) = 4
+'
+
+test_expect_success MPICH 'MPI_Abort gives its code' '
+	test_expect_code 42 "$PORT" serve -n 3 ./mpi-sum 42 1 2>err &&
+	grep "flux-pmi-port: ERROR: rank 1 called PMI abort" err
+'
+
+test_expect_success 'each host gets its command with the variables of the job' '
+	serve -n 4 -H "127.0.0.[2-3]" -r ./fake-rsh sh -c \
+		"echo \$FAKE_HOST \$PMI_RANK \$PMI_SIZE \$PMI_HOSTLIST \${PMI_PORT%:*} \$PMI_HOST" >out &&
+	sort out >sorted &&
+	cat >want <<-\EOT &&
+	127.0.0.2 0 4 127.0.0.[2-3] 127.0.0.1 127.0.0.1
+	127.0.0.2 1 4 127.0.0.[2-3] 127.0.0.1 127.0.0.1
+	127.0.0.3 2 4 127.0.0.[2-3] 127.0.0.1 127.0.0.1
+	127.0.0.3 3 4 127.0.0.[2-3] 127.0.0.1 127.0.0.1
+	EOT
+	test_cmp want sorted
+'
+
+test_expect_success 'without a size there is one rank per host' '
+	serve -H "127.0.0.[2-4]" -r ./fake-rsh ./pmi-lanes 1 10 >out &&
+	test $(grep -c "^rank [0-2]: 30 values" out) = 3
+'
+
+test_expect_success 'words pass through the other shell unharmed' '
+	serve -H 127.0.0.2 -r ./fake-rsh printf "%s\n" "a  b" "it'"'"'s" "\$HOME" "*" >out &&
+	printf "%s\n" "a  b" "it'"'"'s" "\$HOME" "*" >want &&
+	test_cmp want out
+'
+
+test_expect_success 'no id or secret shows on a command line' '
+	cat >spy <<-\EOT &&
+	#!/bin/sh
+	for file in /proc/[0-9]*/cmdline; do
+		if tr "\0" " " <$file 2>/dev/null | grep -F -e "${PMI_ID:-none}" -e "${PMI_SECRET:-none}"; then
+			echo seen
+		fi
+	done
+	echo looked
+	EOT
+	chmod +x spy &&
+	serve -H "127.0.0.2" -r ./fake-rsh ./spy >out &&
+	serve --script -H "127.0.0.2" -r sh ./spy >>out &&
+	test $(grep -c looked out) = 2 &&
+	! grep seen out
+'
+
+test_expect_success 'one script starts all ranks; exec works out who it is' '
+	cat >fan-out <<-\EOT &&
+	#!/bin/sh
+	# As pdsh would: the same command for each host, with its number.
+	for rank in 0 1 2; do
+		flux-pmi-port exec --rank $rank -- "$@" &
+	done
+	wait
+	EOT
+	chmod +x fan-out &&
+	PATH=$FLUX_BCAST_BUILD:$PATH serve --script -H "127.0.0.[2-4]" -r ./fan-out \
+		sh -c "echo \$PMI_RANK of \$PMI_SIZE on \$PMI_FD, \${PMI_PORT:-no port}, \${PMI_SECRET:-no secret}" >out &&
+	sort out | sed "s/on [0-9]*/on N/" >sorted &&
+	for rank in 0 1 2; do
+		echo "$rank of 3 on N, no port, no secret"
+	done >want &&
+	test_cmp want sorted
+'
+
+test_expect_success 'exec reads the secret from its input and leaves the rest' '
+	cat >fan-out <<-\EOT &&
+	#!/bin/sh
+	read -r secret
+	unset PMI_SECRET
+	{ echo $secret; echo rest; } | flux-pmi-port exec --secret-stdin --rank 0 -- cat
+	EOT
+	PATH=$FLUX_BCAST_BUILD:$PATH serve --script -H 127.0.0.2 -r ./fan-out x >out &&
+	echo rest >want &&
+	test_cmp want out
+'
+
+test_expect_success 'a wrong secret is refused' '
+	cat >fan-out <<-\EOT &&
+	#!/bin/sh
+	PMI_SECRET=guess flux-pmi-port exec --rank 0 -- true
+	EOT
+	test_must_fail env PATH="$FLUX_BCAST_BUILD:$PATH" "$PORT" serve --script -H 127.0.0.2 \
+		-r ./fan-out x 2>err &&
+	grep "PMI handshake: initack: rc=-1 no_such_id" err
+'
+
+test_expect_success 'check prints what the server answers, and is content' '
+	serve -n 2 "$PORT" check --barrier >out &&
+	test $(grep -c "cmd=finalize_ack rc=0" out) = 2
+'
+
+test_expect_success 'check fails for a server that deviates' '
+	cat >bad-server <<-\EOT &&
+	import socket, sys
+	s = socket.create_server(("127.0.0.1", 0))
+	with open("bad.port", "w") as f:
+	    f.write("127.0.0.1:%d" % s.getsockname()[1])
+	c, _ = s.accept()
+	f = c.makefile("rw")
+	replies = dict(
+	    initack="cmd=initack\ncmd=set size=1\ncmd=set rank=0\ncmd=set debug=0",
+	    init="cmd=response_to_init pmi_version=1 pmi_subversion=1",
+	    get_maxes="cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=2048",
+	    get_appnum="cmd=appnum rc=0 appnum=0",
+	    get_universe_size="cmd=universe_size rc=0 size=1",
+	    get_my_kvsname="cmd=my_kvsname rc=0 kvsname=k",
+	    put="cmd=put_result rc=0",
+	    finalize="cmd=finalize_ack rc=0",
+	)
+	for line in f:
+	    name = line.split()[0].split("=")[1]
+	    reply = replies.get(name, "cmd=get_result rc=0 value=")
+	    f.write(reply + "\n")
+	    f.flush()
+	EOT
+	{ python3 bad-server & } &&
+	for i in $(seq 1 100); do test -s bad.port && break; sleep 0.1; done &&
+	test_expect_code 1 run_timeout 20 "$PORT" check -q --port $(cat bad.port) --id 0 2>err &&
+	grep "ERROR: the answer to .cmd=init pmi_version=1 pmi_subversion=1. has no rc" err &&
+	grep "ERROR: vallen_max=2048 is not from 1 to 1024" err &&
+	grep "ERROR: PMI_process_mapping is no (vector,...)" err &&
+	grep "ERROR: .cmd=get kvsname=k key=flux-pmi-port-check.none. has rc=0" err
+'
+
+test_expect_success 'the worst exit status is passed on' '
+	test_expect_code 7 "$PORT" serve -n 3 sh -c "exit \$((PMI_RANK == 1 ? 7 : PMI_RANK))" &&
+	test_expect_code 255 "$PORT" serve -H 127.0.0.2,broken --allow 127.0.0.9 \
+		-r ./fake-rsh true 2>err &&
+	grep "no route to broken" err &&
+	grep "rank 1: exit status 255" err
+'
+
+test_expect_success 'a rank that exits early while others wait ends all, with a reason' '
+	start=$(date +%s) &&
+	test_must_fail run_timeout 40 "$PORT" serve -n 3 sh -c \
+		"test \$PMI_RANK = 1 || exec ./pmi-talk @hello cmd=barrier_in" 2>err &&
+	test $(($(date +%s) - start)) -lt 15 &&
+	grep "ERROR: rank 1 exited before it used PMI while 2 of 3 ranks here wait in a barrier" err
+'
+
+test_expect_success 'what still runs after a failure is ended in time' '
+	start=$(date +%s) &&
+	test_expect_code 3 run_timeout 40 "$PORT" serve -n 2 --exit-timeout=1s \
+		sh -c "test \$PMI_RANK = 1 && exit 3; sleep 60 & wait" &&
+	test $(($(date +%s) - start)) -lt 15
+'
+
+# gone FILE: the processes whose ids are in FILE end within some seconds.
+gone() {
+	for i in $(seq 1 80); do
+		left=
+		for pid in $(cat "$1"); do
+			! kill -0 $pid 2>/dev/null || left=t
+		done
+		test -z "$left" && return 0
+		sleep 0.1
+	done
+	return 1
+}
+
+for signal in INT TERM KILL; do
+	test_expect_success "nothing is left after SIG$signal" '
+		rm -f pids && cat >long <<-\EOT &&
+		#!/bin/sh
+		sleep 600 &
+		echo $$ $! >>pids
+		wait
+		EOT
+		chmod +x long &&
+		{ setsid env --default-signal=INT "$PORT" serve -n 3 -H "127.0.0.[2-4]" -r ./fake-rsh ./long & } &&
+		server=$! &&
+		for i in $(seq 1 100); do
+			test "$(cat pids 2>/dev/null | wc -l)" = 3 && break; sleep 0.1
+		done &&
+		test "$(wc -l <pids)" = 3 &&
+		kill -'$signal' $server &&
+		gone pids
+	'
+done
+
+test_expect_success 'junk and wrong ids do not disturb the ranks' '
+	cat >disturbed <<-\EOT &&
+	#!/bin/sh
+	if test $PMI_RANK = 0; then
+		./pmi-talk @junk 200000 >/dev/null 2>&1
+		./pmi-talk @send "GET / HTTP/1.1" @eof
+		./pmi-talk @send "cmd=initack pmiid=0" @eof
+		for i in 1 2 3 4 5 6 7 8; do ./pmi-talk @rst; done
+	fi
+	exec ./pmi-lanes 2 10
+	EOT
+	chmod +x disturbed &&
+	serve -n 3 ./disturbed >out 2>err &&
+	test $(grep -c "^rank [0-2]: 60 values" out) = 3 &&
+	grep "closed the connection of a client without a handshake" err
+'
+
+test_expect_success 'output can be labelled' '
+	serve -n 2 -l sh -c "echo out; echo err >&2" >out 2>err &&
+	sort out >sorted &&
+	printf "%s\n" "0: out" "1: out" >want &&
+	test_cmp want sorted &&
+	grep "^1: err" err
+'
+
+test_done
