@@ -142,12 +142,17 @@ impl Child {
             .ranks()
             .iter()
             .map(|&rank| {
-                let outcome = match told.remove(&rank) {
-                    Some(Outcome::Done(_) | Outcome::Cancelled) if early => Outcome::Failed(
-                        Failure::on(rank, libc::EPROTO, "it ended the transfer unasked"),
-                    ),
-                    Some(outcome) => outcome,
-                    None => {
+                let known = self.failures.iter().find(|f| f.rank == Some(rank));
+                let outcome = match (told.remove(&rank), known) {
+                    // It contradicts what was said of that rank before.
+                    (Some(Outcome::Done(_)), Some(known)) => Outcome::Unknown(known.clone()),
+                    (Some(Outcome::Cancelled), Some(known)) => Outcome::Failed(known.clone()),
+                    (Some(Outcome::Done(_) | Outcome::Cancelled), None) if early => {
+                        let text = "it ended the transfer unasked";
+                        Outcome::Failed(Failure::on(rank, libc::EPROTO, text))
+                    }
+                    (Some(outcome), _) => outcome,
+                    (None, _) => {
                         let why = Failure::on(rank, libc::EPROTO, "it gave no answer");
                         if committing {
                             Outcome::Unknown(why)

@@ -60,7 +60,7 @@ impl Relay {
     }
 
     /// Sends what the windows allow, then lets go of what nobody needs.
-    pub(super) fn pump(&mut self, now: Millis, out: &mut Vec<Output>) {
+    pub(super) fn pump(&mut self, out: &mut Vec<Output>) {
         if self.phase == Phase::Streaming {
             let share = self.share();
             for (at, child) in self.children.iter_mut().enumerate() {
@@ -77,7 +77,6 @@ impl Relay {
                     }
                     child.in_flight += cost;
                     child.next_seq += 1;
-                    child.ping_due = now + self.ping;
                     out.push(Output::SendFrame {
                         child: at,
                         frame: held.frame.clone(),

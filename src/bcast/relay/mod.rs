@@ -229,8 +229,9 @@ impl Relay {
     /// How often [`Input::Tick`] is wanted.
     pub const TICK: Duration = Duration::from_millis(250);
 
-    /// An idle edge is asked for a sign of life so often, or four times in the
-    /// time after which a peer counts as lost, if that is shorter.
+    /// A child is asked for a sign of life so often, or four times in the time
+    /// after which a peer counts as lost, if that is shorter. Data does not take
+    /// the place of it: a slow disk may leave it without an answer for long.
     const PING: Millis = 1000;
 
     /// A shorter time to count as lost could not be told from a late tick.
@@ -338,7 +339,7 @@ impl Relay {
             }
             Input::Tick => self.tick(now, out),
         }
-        self.pump(now, out);
+        self.pump(out);
         self.advance(out);
     }
 

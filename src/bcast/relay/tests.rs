@@ -374,3 +374,36 @@ fn a_broken_stream_is_answered_for_when_the_sink_has_cleaned_up() {
     let failure = results[0].failure().unwrap();
     assert_eq!(failure.text, "data message 5 came instead of 0");
 }
+
+#[test]
+fn data_without_credit_does_not_put_off_the_question_for_a_sign_of_life() {
+    let mut bench = Bench::new(&[1], 1 << 20);
+    bench.child(0, Up::Ready { window: 1 << 20 });
+    let mut asked = 0;
+    for seq in 0..8 {
+        bench.now += 500;
+        assert_eq!(sends(&bench.feed(Input::Frame(data(seq)))), 1);
+        let out = bench.feed(Input::Tick);
+        asked += usize::from(out.contains(&Output::PingChild(0)));
+    }
+    assert_eq!(asked, 4);
+}
+
+#[test]
+fn a_rank_that_failed_cannot_turn_out_to_be_well() {
+    let mut bench = Bench::new(&[1], 10_000);
+    bench.sink(SinkEvent::Opened);
+    let failure = Failure::on(1, libc::ENOSPC, "full");
+    bench.child(0, Up::Failure(failure.clone()));
+    bench.feed(Input::Abort(failure.clone()));
+    bench.sink(SinkEvent::Aborted);
+    let well = RankResult {
+        rank: 1,
+        outcome: Outcome::Cancelled,
+    };
+    let out = bench.child(0, Up::Done(vec![well]));
+    let [Output::Up(Up::Done(results)), Output::Finished] = &out[..] else {
+        panic!("{out:?}");
+    };
+    assert_eq!(results[1].outcome, Outcome::Failed(failure));
+}
