@@ -23,10 +23,10 @@ pub fn parse(text: &str) -> Option<f64> {
     seconds.is_finite().then_some(seconds)
 }
 
-/// Writes a duration in its largest unit.
+/// Writes a duration: in seconds up to a minute, unless it is very short.
 pub fn format(seconds: f64) -> String {
     let (value, unit) = match seconds {
-        s if s < 1.0 => (s * 1000.0, "ms"),
+        s if s < 0.1 && s != 0.0 => (s * 1000.0, "ms"),
         s if s < 60.0 => (s, "s"),
         s if s < 3600.0 => (s / 60.0, "m"),
         s if s < 86400.0 => (s / 3600.0, "h"),
@@ -55,6 +55,7 @@ mod tests {
         assert_eq!(parse(""), None);
         assert_eq!(format(30.0), "30s");
         assert_eq!(format(90.0), "1.5m");
-        assert_eq!(format(0.25), "250ms");
+        assert_eq!(format(0.25), "0.25s");
+        assert_eq!(format(0.025), "25ms");
     }
 }

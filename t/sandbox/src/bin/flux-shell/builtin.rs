@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Mutex;
 
 use flux_sandbox::host::plugin::Args;
+use flux_sandbox::host::reactor::Watcher;
 use flux_sandbox::jobid;
 use flux_sandbox::wire::{self, FLAG_NORESPONSE, Message};
 use serde_json::json;
@@ -17,6 +18,10 @@ static TMPDIR: Mutex<Option<(u32, String)>> = Mutex::new(None);
 
 /// Reference that a leader holds for each shell that has tasks left.
 const OTHERS: &str = "other-shells";
+/// Reference that a leader of others holds for itself.
+const LEADER: &str = "leader";
+/// Seconds that a leader stays after the last of the others.
+const LINGER: f64 = 0.05;
 
 /// The part of `shell.init`.
 pub(crate) fn init(shell: &Rc<Shell>) -> Result<(), ()> {
@@ -42,6 +47,7 @@ pub(crate) fn task_init(shell: &Rc<Shell>, task: &Rc<Task>) -> Result<(), ()> {
 /// The part of `shell.finish`.
 pub(crate) fn finish(shell: &Rc<Shell>) {
     if shell.is_leader() {
+        all_complete(shell);
         return;
     }
     let payload = json!({ "shell_rank": shell.info.rank }).to_string();
@@ -55,6 +61,9 @@ pub(crate) fn finish(shell: &Rc<Shell>) {
 /// The leader stays until all shells have told that their tasks are done, or
 /// are lost.
 fn await_others(shell: &Rc<Shell>) -> Result<(), ()> {
+    if shell.info.nodes.len() > 1 {
+        shell.add_ref(LEADER);
+    }
     for rank in 1..shell.info.nodes.len() {
         shell.add_ref(&format!("{OTHERS}{rank}"));
     }
@@ -66,12 +75,36 @@ fn await_others(shell: &Rc<Shell>) -> Result<(), ()> {
     served.map_err(|_| ())
 }
 
-fn other_is_done(shell: &Shell, rank: u64) {
+fn other_is_done(shell: &Rc<Shell>, rank: u64) {
     let _ = shell.remove_ref(&format!("{OTHERS}{rank}"));
+    all_complete(shell);
+}
+
+/// Once the tasks of all shells are done, tells the plugins of the leader.
+fn all_complete(shell: &Rc<Shell>) {
     let left = shell.refs.borrow().keys().any(|k| k.starts_with(OTHERS));
-    if !left {
-        doom::others_complete(shell);
+    let own = shell.tasks.borrow().as_ref().map_or(0, Vec::len);
+    if !left && shell.tasks_exited.get() == own {
+        doom::tasks_complete();
+        let _ = shell.call(c"shell.tasks-complete", None);
+        linger(shell);
     }
+}
+
+/// As in Flux, where the leader has output to write, it leaves after the others.
+fn linger(shell: &Rc<Shell>) {
+    let weak = Rc::downgrade(shell);
+    let timer = Watcher::timer(
+        &shell.reactor,
+        LINGER,
+        0.0,
+        Box::new(move |_, _| {
+            if let Some(shell) = weak.upgrade() {
+                let _ = shell.remove_ref(LEADER);
+            }
+        }),
+    );
+    timer.start();
 }
 
 /// The supervisor tells the leader which shell is gone.

@@ -110,7 +110,7 @@ export! {
         let Some(shell) = borrow(shell).filter(|_| !json_str.is_null()) else {
             return fail(libc::EINVAL, -1);
         };
-        *json_str = malloc_string(&shell.info.to_json().to_string());
+        *json_str = malloc_string(&shell.info.to_json());
         0
     }
 

@@ -137,17 +137,13 @@ pub(crate) fn shell_lost(shell: &Rc<Shell>, rank: u64) {
     );
 }
 
-/// All other shells have told that their tasks are done.
-pub(crate) fn others_complete(shell: &Shell) {
-    let own = shell.tasks_exited.get();
-    let all = shell.tasks.borrow().as_ref().map_or(0, Vec::len);
-    if own == all {
-        DOOM.with(|d| {
-            if let Some(t) = &*d.timer.borrow() {
-                t.stop();
-            }
-        });
-    }
+/// The tasks of all shells are done: nobody is waited for any more.
+pub(crate) fn tasks_complete() {
+    DOOM.with(|d| {
+        if let Some(t) = &*d.timer.borrow() {
+            t.stop();
+        }
+    });
 }
 
 fn check(shell: &Rc<Shell>, first: First) {

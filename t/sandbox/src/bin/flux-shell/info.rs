@@ -1,6 +1,8 @@
 //! What a shell knows about its job and its place in it.
 
 use flux_sandbox::errno::Errno;
+use flux_sandbox::fields;
+use flux_sandbox::fields::Fields;
 use flux_sandbox::host::handle::Handle;
 use flux_sandbox::idset;
 use flux_sandbox::jobid::{self, Form};
@@ -116,9 +118,9 @@ impl Info {
             .unwrap_or(&Value::Null)
     }
 
-    /// The object of `flux_shell_get_info`.
-    pub(crate) fn to_json(&self) -> Value {
-        json!({
+    /// The object of `flux_shell_get_info`, its keys in the order of Flux.
+    pub(crate) fn to_json(&self) -> String {
+        let all = fields! {
             "jobid": self.id,
             "rank": self.rank,
             "instance_owner": self.owner,
@@ -127,21 +129,22 @@ impl Info {
             "service": self.service(),
             "jobspec": self.jobspec,
             "R": self.r,
-            "options": { "verbose": self.verbose },
-        })
+            "options": json!({ "verbose": self.verbose }),
+        };
+        all.to_string()
     }
 
     /// The object of `flux_shell_get_rank_info`.
-    pub(crate) fn rank_to_json(&self, rank: usize) -> Option<Value> {
+    pub(crate) fn rank_to_json(&self, rank: usize) -> Option<Fields> {
         let n = self.nodes.get(rank)?;
-        Some(json!({
+        Some(fields! {
             "id": rank,
             "name": self.hostname,
             "broker_rank": n.broker_rank,
             "ntasks": n.ntasks,
             "taskids": idset::format(n.first_task..n.first_task + n.ntasks),
-            "resources": { "ncores": n.ncores, "cores": n.cores },
-        }))
+            "resources": json!({ "ncores": n.ncores, "cores": n.cores }),
+        })
     }
 
     /// The layout of tasks, as event logs have it: runs of nodes with as many

@@ -85,12 +85,16 @@ fn job_id(shell: &Shell, tag: &str, form: &str) -> Option<String> {
 
 fn node(shell: &Shell, part: &str) -> Option<String> {
     let info = shell.info.rank_to_json(shell.info.rank)?;
-    let pointer = match part {
-        "cores" | "gpus" | "ncores" => format!("/resources/{part}"),
-        _ => format!("/{}", part.replace('.', "/")),
+    let value = match part {
+        "cores" | "gpus" | "ncores" => info.get("resources")[part].clone(),
+        _ => match part.split_once('.') {
+            Some((key, rest)) => info.get(key)[rest].clone(),
+            None => info.get(part).clone(),
+        },
     };
-    Some(match info.pointer(&pointer)? {
-        Value::String(s) => s.clone(),
+    Some(match value {
+        Value::Null => return None,
+        Value::String(s) => s,
         other => other.to_string(),
     })
 }

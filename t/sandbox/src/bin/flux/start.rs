@@ -128,12 +128,16 @@ fn make_rundir(attrs: &BTreeMap<String, String>) -> std::io::Result<PathBuf> {
 
 /// Clients find our library under Flux's name.
 fn link_library(own: &Path, rundir: &Path) -> std::io::Result<()> {
+    const NAME: &str = "libflux_sandbox.so";
+    // Cargo's tests build it in a directory below that of the programs only.
+    let library = [own.join(NAME), own.join("deps").join(NAME)];
+    let library = library.iter().find(|p| p.exists()).unwrap_or(&library[0]);
     let dir = rundir.join("lib");
     std::fs::create_dir_all(&dir)?;
     for name in ["libflux-core.so.2", "libflux-core.so"] {
         let link = dir.join(name);
         let _ = std::fs::remove_file(&link);
-        std::os::unix::fs::symlink(own.join("libflux_sandbox.so"), link)?;
+        std::os::unix::fs::symlink(library, link)?;
     }
     Ok(())
 }
