@@ -25,6 +25,7 @@ pub mod bcast;
 #[expect(unsafe_code, reason = "exported to C")]
 mod capi;
 pub mod client;
+pub mod elf;
 pub mod errno;
 pub mod ffi;
 pub mod file;

@@ -104,6 +104,7 @@ pub(crate) fn job(args: &Args, name: Option<&str>) -> Result<Job, Failed> {
 fn send(args: &Args, words: &Words) -> Result<(), Failed> {
     let tuning = sources::tuning(args)?;
     let cargo = sources::cargo(args, words, tuning.chunk)?;
+    let libs = cargo.libs;
     let Job { connection, target } = job(args, words.job.as_deref())?;
     let name = target.name.clone();
     let send = Send {
@@ -122,6 +123,9 @@ fn send(args: &Args, words: &Words) -> Result<(), Failed> {
     let summary = drive::transfer(&connection, &name, args, |handle, listener| {
         Client::start(handle, send, listener)
     })?;
+    if libs > 0 && !args.json {
+        output::library_path(&summary, libs);
+    }
     report(args, &summary)
 }
 

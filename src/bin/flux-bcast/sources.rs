@@ -11,6 +11,9 @@ use flux_bcast::bcast::name::RawName;
 use flux_bcast::bcast::spec::Dest;
 use flux_bcast::bcast::spec::Existing;
 use flux_bcast::bcast::spec::Policy;
+use flux_bcast::elf;
+use flux_bcast::elf::Libs;
+use flux_bcast::elf::Search;
 use flux_bcast::file::Follow;
 use flux_bcast::file::Input;
 use flux_bcast::file::Origin;
@@ -19,6 +22,7 @@ use flux_bcast::idset::IdSet;
 
 use super::Failed;
 use super::args::Args;
+use super::output;
 use super::words::Words;
 
 /// What is sent, and where to.
@@ -26,6 +30,9 @@ use super::words::Words;
 pub(crate) struct Cargo {
     pub(crate) source: SourceSpec,
     pub(crate) dest: Dest,
+    /// How many of the sources, the last ones, are directories of shared
+    /// objects.
+    pub(crate) libs: usize,
 }
 
 /// Reads the words as sources on this node.
@@ -58,6 +65,8 @@ pub(crate) fn cargo(args: &Args, words: &Words, chunk: u32) -> Result<Cargo, Fai
             "--checksum reads the sources twice, which standard input cannot be".into(),
         ));
     }
+    let mut dest = dest(args, words);
+    let libs = add_libs(args, &mut inputs, &mut dest)?;
     Ok(Cargo {
         source: SourceSpec {
             inputs,
@@ -65,8 +74,25 @@ pub(crate) fn cargo(args: &Args, words: &Words, chunk: u32) -> Result<Cargo, Fai
             follow: Follow::default(),
             chunk,
         },
-        dest: dest(args, words),
+        dest,
+        libs,
     })
+}
+
+/// Adds the shared objects of the inputs; returns how many inputs that makes.
+fn add_libs(args: &Args, inputs: &mut Vec<Input>, dest: &mut Dest) -> Result<usize, Failed> {
+    let Some(dir) = &args.send_libs else {
+        return Ok(0);
+    };
+    let dir = dir.clone().map(RawName::from);
+    let libs = Libs::new(dir, args.exclude_libs.as_deref())
+        .map_err(|text| Failed::Usage(format!("--send-libs: {text}")))?;
+    let added = elf::add_libs(inputs, dest, &libs, &Search::system())
+        .map_err(|text| Failed::Usage(format!("--send-libs: {text}")))?;
+    for note in &added.notes {
+        output::note(note);
+    }
+    Ok(added.directories)
 }
 
 fn standard_input(name: Option<RawName>, dest: Option<&OsStr>) -> Result<Input, Failed> {

@@ -1,5 +1,6 @@
 //! The things a caller can name as a source, and the first look at each.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::os::fd::OwnedFd;
@@ -54,6 +55,9 @@ pub enum Origin {
     /// Whatever can be read from here until end of file, from the current
     /// offset on: a pipe, standard input.
     Stream(OwnedFd),
+    /// A directory (mode 0755) that exists nowhere: these regular files, by
+    /// their names in it.
+    Set(Vec<(RawName, PathBuf)>),
 }
 
 /// One source.
@@ -108,6 +112,8 @@ pub(super) enum From {
     Memory(Vec<u8>),
     /// A stream; taken when its turn comes.
     Stream(Option<OwnedFd>),
+    /// Files by their names in a directory to be.
+    Set(BTreeMap<RawName, PathBuf>),
     /// Nothing to read.
     Nothing,
 }
@@ -128,6 +134,7 @@ pub(super) fn look(
         ),
         Origin::Memory(_) => (PathBuf::from("memory"), None),
         Origin::Stream(_) => (PathBuf::from("standard input"), None),
+        Origin::Set(_) => (PathBuf::from("set of files"), None),
     };
     let Some(name) = input.name.or(default_name) else {
         if let Origin::Path(path) = &input.origin {
@@ -151,6 +158,14 @@ pub(super) fn look(
             }
             let facts = FileFacts::unchecked(None);
             (From::Stream(Some(fd)), Found::plain(index, facts, mode))
+        }
+        Origin::Set(members) => {
+            let mut found = Found::plain(index, FileFacts::unchecked(None), 0o755);
+            found.what = What::Dir;
+            for (name, path) in &members {
+                check_name(name, path)?;
+            }
+            (From::Set(members.into_iter().collect()), found)
         }
     };
     Ok((Top { name, shown, from }, found))

@@ -156,6 +156,10 @@ impl Reader {
                 Some(fd) => Body::Stream(Stream::new(fd)),
                 None => return Err(FileError::new(Errno::EBADF, "read", &shown)),
             },
+            From::Set(members) => match members.get(&found.rel) {
+                Some(path) => open_again(CWD, path, path, facts)?,
+                None => return Err(FileError::new(Errno::ENOENT, "read", &shown)),
+            },
             From::Nothing => return Err(FileError::new(Errno::EINVAL, "read", &shown)),
         };
         let reader = Reader {

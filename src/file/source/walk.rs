@@ -1,5 +1,6 @@
 //! The list of everything below the sources: one sorted walk.
 
+use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::ffi::OsString;
@@ -11,6 +12,7 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use rustix::fs::AtFlags;
+use rustix::fs::CWD;
 use rustix::fs::FileType;
 use rustix::fs::Mode;
 use rustix::fs::OFlags;
@@ -191,6 +193,7 @@ pub(super) fn expand(
                 let dir = open_dir(&top.shown)?;
                 walk.descend(top, root, dir.as_fd(), inode)?;
             }
+            From::Set(members) => walk.members(root, members)?,
             _ => {}
         }
     }
@@ -224,6 +227,24 @@ impl Walk {
             }
         }
         self.found.push(found);
+    }
+
+    /// The files of a directory that exists nowhere.
+    fn members(
+        &mut self,
+        index: usize,
+        members: &BTreeMap<RawName, PathBuf>,
+    ) -> Result<(), FileError> {
+        for (name, path) in members {
+            let stat = rustix::fs::statat(CWD, path, AtFlags::empty()).on("open", path)?;
+            if at::kind_of(&stat) != FileType::RegularFile {
+                return Err(not_copied(at::kind_of(&stat), path));
+            }
+            let mut found = Found::new(index, name.as_os_str(), &stat);
+            found.what = What::File(reader::facts_unopened(CWD, path, &stat));
+            self.push(found);
+        }
+        Ok(())
     }
 
     fn descend(

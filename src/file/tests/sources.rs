@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::bcast::item::Item;
+use crate::bcast::name::RawName;
 use crate::errno::Errno;
 
 fn refused(spec: SourceSpec) -> FileError {
@@ -268,4 +269,35 @@ fn the_offset_of_a_descriptor_stays() {
         contents(50_000)
     );
     assert_eq!(std::io::Seek::stream_position(&mut file).unwrap(), 7);
+}
+
+#[test]
+fn a_set_is_a_directory_of_files_from_anywhere() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (a, b) = (tmp.path().join("a"), tmp.path().join("b"));
+    std::fs::create_dir(&b).unwrap();
+    std::fs::write(&a, "one").unwrap();
+    std::fs::write(b.join("c"), "two").unwrap();
+    std::os::unix::fs::symlink("c", b.join("link")).unwrap();
+    let set = |members: Vec<(RawName, PathBuf)>| SourceSpec {
+        inputs: vec![Input::new(Origin::Set(members), Some("set".into()))],
+        recursive: true,
+        ..SourceSpec::default()
+    };
+    let members = vec![("z".into(), a.clone()), ("y".into(), b.join("link"))];
+    let mut source = Source::open(set(members)).unwrap();
+    assert_eq!((source.totals().entries, source.totals().bytes), (3, 6));
+    let (mut buffer, mut seen) = (Vec::new(), Vec::new());
+    while let Some(item) = source.next(&mut buffer, 4096).unwrap() {
+        match item {
+            Item::Entry(entry) => seen.push(entry.path.to_string()),
+            Item::Data { bytes, .. } => seen.push(String::from_utf8_lossy(bytes).into()),
+            _ => {}
+        }
+    }
+    assert_eq!(seen, ["set", "set/y", "two", "set/z", "one"]);
+    let gone = refused(set(vec![("x".into(), tmp.path().join("none"))]));
+    assert_eq!(gone.errno(), Errno::ENOENT);
+    assert_eq!(refused(set(vec![("x".into(), b)])).errno(), Errno::EINVAL);
+    assert_eq!(refused(set(vec![("x/y".into(), a)])).errno(), Errno::EINVAL);
 }

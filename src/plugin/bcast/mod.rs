@@ -162,8 +162,10 @@ impl Bcast {
     pub(super) fn task_init(self: &Rc<Self>) -> Result<()> {
         self.start_job()?;
         let start = self.start.borrow();
-        if let (Some((name, path)), Some(task)) = (start.env(), self.shell.current_task()) {
-            task.setenv(name, path.as_os_str())?;
+        if let Some(task) = self.shell.current_task() {
+            for (name, path) in start.env() {
+                task.setenv(name, path.as_os_str())?;
+            }
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 //! as a JSON array (`-o 'bcast.source=["a,b"]'`), bytes that are not UTF-8 as
 //! `{"hex":"…"}` in their place.
 
+use std::ffi::OsStr;
 use std::time::Duration;
 
 use serde_json::Map;
@@ -17,6 +18,7 @@ use crate::bcast::name::RawName;
 use crate::bcast::spec::Dest;
 use crate::bcast::spec::Existing;
 use crate::bcast::spec::Policy;
+use crate::elf::Libs;
 use crate::units::parse_fsd;
 use crate::units::parse_size;
 
@@ -42,12 +44,36 @@ pub(crate) struct Options {
     pub(crate) partial: bool,
     /// Time limit.
     pub(crate) timeout: Option<Duration>,
+    /// Shared objects go along.
+    pub(crate) libs: Option<Libs>,
 }
 
 /// The keys of the object form.
 const KEYS: &[&str] = &[
-    "source", "dest", "ranks", "hosts", "exclude", "env", "force", "preserve", "mode", "mkdir",
-    "k", "fanout", "chunk", "batch", "window", "timeout", "sync", "partial", "stall",
+    "source",
+    "dest",
+    "ranks",
+    "hosts",
+    "exclude",
+    "env",
+    "force",
+    "preserve",
+    "mode",
+    "mkdir",
+    "k",
+    "fanout",
+    "chunk",
+    "batch",
+    "window",
+    "timeout",
+    "sync",
+    "partial",
+    "stall",
+    "append",
+    "truncate",
+    "unique",
+    "send-libs",
+    "exclude-libs",
 ];
 
 impl Options {
@@ -111,12 +137,20 @@ impl Options {
                 })
                 .transpose()
         };
+        // As for the command: a set of ranks, or else hosts.
+        let (exclude, exclude_hosts) = match get.text("exclude")? {
+            Some(text) => match text.parse() {
+                Ok(set) => (Some(set), None),
+                Err(_) => (None, Some(text)),
+            },
+            None => (None, None),
+        };
         let plan = PlanRequest {
             version: VERSION,
             ranks: idset("ranks")?,
             hosts: get.text("hosts")?,
-            exclude: idset("exclude")?,
-            exclude_hosts: None,
+            exclude,
+            exclude_hosts,
             k: tuning.k,
         };
         let path = match keys.get("dest") {
@@ -127,19 +161,19 @@ impl Options {
         if env.is_empty() || env.contains(['=', '\0']) {
             return Err(format!("bcast.env: '{env}' is not the name of a variable"));
         }
+        let unique = get.flag("unique")?;
+        if unique && path.is_some() {
+            return Err("bcast.unique and bcast.dest contradict each other".into());
+        }
         Ok(Self {
             dest: Dest {
                 path,
                 directory: false,
                 mkdir: get.flag("mkdir")?,
-                unique: false,
+                unique,
             },
             policy: Policy {
-                existing: if get.flag("force")? {
-                    Existing::Replace
-                } else {
-                    Existing::Refuse
-                },
+                existing: get.existing()?,
                 mode: get.mode()?,
                 times: get.flag("preserve")?,
                 sync: get.flag("sync")?,
@@ -149,6 +183,7 @@ impl Options {
             env,
             partial: get.flag("partial")?,
             timeout: get.duration("timeout")?,
+            libs: get.libs()?,
             sources,
         })
     }
@@ -224,6 +259,40 @@ impl Getter<'_> {
             .transpose()
     }
 
+    /// What to do about existing files: at most one of three flags.
+    fn existing(&self) -> Result<Existing, String> {
+        let mut existing = Existing::Refuse;
+        for (key, meant) in [
+            ("force", Existing::Replace),
+            ("append", Existing::Append),
+            ("truncate", Existing::Truncate),
+        ] {
+            if self.flag(key)? {
+                if existing != Existing::Refuse {
+                    return Err(format!("bcast.{key} contradicts another option"));
+                }
+                existing = meant;
+            }
+        }
+        Ok(existing)
+    }
+
+    /// `send-libs`, alone or with the name of a directory, and `exclude-libs`.
+    fn libs(&self) -> Result<Option<Libs>, String> {
+        let exclude = self.text("exclude-libs")?;
+        let dir = match self.keys.get("send-libs") {
+            Some(Value::String(dir)) => Some(RawName::from(dir.as_str())),
+            _ if self.flag("send-libs")? => None,
+            _ if exclude.is_some() => {
+                return Err("bcast.exclude-libs needs bcast.send-libs".into());
+            }
+            _ => return Ok(None),
+        };
+        Libs::new(dir, exclude.as_deref().map(OsStr::new))
+            .map(Some)
+            .map_err(|error| format!("bcast.send-libs: {error}"))
+    }
+
     fn mode(&self) -> Result<Option<u32>, String> {
         self.text("mode")?
             .map(|text| {
@@ -277,6 +346,19 @@ mod tests {
         assert_eq!(options.policy.mode, Some(0o755));
         assert_eq!(options.env, "WHERE");
         assert!(options.dest.mkdir);
+        let more = Options::parse(&json!({
+            "source": "a", "append": true, "unique": 1, "exclude": "n[1-2]", "send-libs": 1,
+            "exclude-libs": "/opt",
+        }))
+        .unwrap();
+        assert_eq!(more.policy.existing, Existing::Append);
+        assert!(more.dest.unique);
+        assert_eq!(more.plan.exclude_hosts.as_deref(), Some("n[1-2]"));
+        let libs = Libs::new(None, Some(OsStr::new("/opt"))).unwrap();
+        assert_eq!(more.libs, Some(libs));
+        let named = json!({"source": "a", "send-libs": "l"});
+        let libs = Libs::new(Some("l".into()), None).unwrap();
+        assert_eq!(Options::parse(&named).unwrap().libs, Some(libs));
     }
 
     #[test]
@@ -295,6 +377,22 @@ mod tests {
             (json!({"source": "a", "force": "maybe"}), "bcast.force"),
             (json!({"source": "a", "env": "A=B"}), "bcast.env"),
             (json!({"source": "a", "ranks": "x"}), "bcast.ranks"),
+            (
+                json!({"source": "a", "force": 1, "append": 1}),
+                "bcast.append",
+            ),
+            (
+                json!({"source": "a", "unique": 1, "dest": "d"}),
+                "bcast.unique",
+            ),
+            (
+                json!({"source": "a", "send-libs": "a/b"}),
+                "bcast.send-libs",
+            ),
+            (
+                json!({"source": "a", "exclude-libs": "/x"}),
+                "bcast.send-libs",
+            ),
         ] {
             let error = Options::parse(&value).unwrap_err();
             assert!(error.contains(says), "{value}: {error}");

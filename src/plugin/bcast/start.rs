@@ -27,9 +27,11 @@ use crate::bcast::report;
 use crate::bcast::report::Failure;
 use crate::bcast::report::Placed;
 use crate::bcast::report::RankResult;
+use crate::elf;
 use crate::errno::Errno;
 use crate::file;
 use crate::flux::error::Context;
+use crate::flux::error::Error;
 use crate::flux::error::Result;
 use crate::flux::handle::Node;
 use crate::flux::message::Request;
@@ -38,6 +40,9 @@ use crate::transfer::driver::Driver;
 
 /// Exit code of a job whose files could not be put in place.
 const EXIT: u8 = 1;
+
+/// Environment variable that gets the directories of shared objects.
+const LIBS_ENV: &str = "FLUX_BCAST_LIBS";
 
 /// What the leader tells every shell at the end.
 #[derive(Debug, Serialize, Deserialize)]
@@ -52,15 +57,18 @@ pub(super) struct Start {
     released: bool,
     /// Copies made here while the start is running, by transfer.
     placed: BTreeMap<TransferId, Vec<Placed>>,
-    env: Option<(String, RawName)>,
-    several: bool,
+    /// Variables for the tasks.
+    env: Vec<(String, RawName)>,
+    /// How many sources the job names; what was sent besides are directories of
+    /// shared objects.
+    sources: usize,
     name: String,
 }
 
 impl Start {
-    /// The variable for the tasks, once the copies are in place.
-    pub(super) fn env(&self) -> Option<(&str, &RawName)> {
-        self.env.as_ref().map(|(name, path)| (name.as_str(), path))
+    /// The variables for the tasks, once the copies are in place.
+    pub(super) fn env(&self) -> impl Iterator<Item = (&str, &RawName)> {
+        self.env.iter().map(|(name, path)| (name.as_str(), path))
     }
 
     /// Notes the copies of a transfer.
@@ -71,16 +79,31 @@ impl Start {
     }
 
     fn release(&mut self, transfer: TransferId) {
-        let first = self.placed.get(&transfer).and_then(|placed| placed.first());
-        let path = first.map(|first| &first.path).map(|path| {
-            if !self.several {
-                return path.clone();
-            }
-            RawName::from(path.as_path().parent().unwrap_or(Path::new("/")))
-        });
-        self.env = path.map(|path| (self.name.clone(), path));
+        let placed = self.placed.get(&transfer).map_or(&[][..], Vec::as_slice);
+        self.env = variables(placed, self.sources, &self.name);
         self.released = true;
     }
+}
+
+/// What the tasks are told: the path of the copy, or the directory of several,
+/// and the directories of shared objects as a search path.
+fn variables(placed: &[Placed], sources: usize, name: &str) -> Vec<(String, RawName)> {
+    let mut variables = Vec::new();
+    let (copies, libs) = placed.split_at(sources.min(placed.len()));
+    if let Some(first) = copies.first() {
+        let path = first.path.as_path();
+        let path = if sources > 1 {
+            path.parent().unwrap_or(Path::new("/"))
+        } else {
+            path
+        };
+        variables.push((name.to_owned(), RawName::from(path)));
+    }
+    if !libs.is_empty() {
+        let dirs: Vec<&[u8]> = libs.iter().map(|dir| dir.path.as_bytes()).collect();
+        variables.push((LIBS_ENV.to_owned(), RawName::new(dirs.join(&b':'))));
+    }
+    variables
 }
 
 /// How the leader's part ended.
@@ -100,7 +123,7 @@ impl Bcast {
         {
             let mut start = self.start.borrow_mut();
             start.running = true;
-            start.several = options.sources.len() > 1;
+            start.sources = options.sources.len();
             start.name.clone_from(&options.env);
         }
         let reactor = self.handle.reactor()?;
@@ -134,7 +157,7 @@ impl Bcast {
         let mut start = self.start.borrow_mut();
         start.running = false;
         start.placed.clear();
-        if let Some((name, path)) = start.env() {
+        for (name, path) in start.env() {
             // The job's environment is JSON and cannot hold every name; that of
             // a task can, and is what counts (see `task_init`).
             match self.shell.setenv(name, path.as_os_str()) {
@@ -207,7 +230,7 @@ impl Bcast {
         rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())
             .context("choose a transfer id")?;
         let transfer = TransferId::from_bytes(id);
-        let sending = Sending {
+        let mut sending = Sending {
             transfer,
             dest: options.dest.clone(),
             policy: options.policy.clone(),
@@ -217,10 +240,26 @@ impl Bcast {
             timeout: options.timeout,
         };
         let (sources, chunk) = (options.sources.clone(), options.tuning.chunk);
+        let mut inputs: Vec<file::Input> = sources
+            .iter()
+            .map(|source| file::Input::path(source.as_path()))
+            .collect();
+        if let Some(libs) = &options.libs {
+            // The job's environment, not that of its shell.
+            let path = self.shell.getenv("LD_LIBRARY_PATH")?.unwrap_or_default();
+            let search = elf::Search::with_path(&path);
+            // A few small reads before anything else goes on here.
+            let added = elf::add_libs(&mut inputs, &mut sending.dest, libs, &search)
+                .map_err(|text| Error::with_text(Errno::EINVAL, text))?;
+            for note in added.notes {
+                self.shell
+                    .log()
+                    .warn(format_args!("file broadcast: {note}"));
+            }
+        }
         let spec = move || {
-            let paths = sources.iter().map(|source| source.as_path());
             Ok(file::SourceSpec {
-                inputs: paths.map(file::Input::path).collect(),
+                inputs,
                 recursive: true,
                 follow: file::Follow::default(),
                 chunk,
@@ -269,4 +308,36 @@ fn reasons(results: &[RankResult], why: Option<&Failure>, hosts: &[String]) -> V
         lines.push(format!("file broadcast: {}", Errno::ECANCELED));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_of_the_tasks() {
+        let placed = |paths: &[&str]| -> Vec<Placed> {
+            let one = |path: &&str| Placed {
+                path: RawName::from(*path),
+                bytes: 0,
+                micros: 0,
+            };
+            paths.iter().map(one).collect()
+        };
+        let var = |name: &str, path: &str| (name.to_owned(), RawName::from(path));
+        assert_eq!(variables(&placed(&["/t/a"]), 1, "V"), [var("V", "/t/a")]);
+        assert_eq!(
+            variables(&placed(&["/t/a", "/t/b"]), 2, "V"),
+            [var("V", "/t")]
+        );
+        assert_eq!(
+            variables(&placed(&["/t/a", "/t/a_libs"]), 1, "V"),
+            [var("V", "/t/a"), var(LIBS_ENV, "/t/a_libs")]
+        );
+        assert_eq!(
+            variables(&placed(&["/t/a", "/t/b", "/t/a_libs", "/t/b_libs"]), 2, "V"),
+            [var("V", "/t"), var(LIBS_ENV, "/t/a_libs:/t/b_libs")]
+        );
+        assert_eq!(variables(&[], 1, "V"), []);
+    }
 }
