@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::ArgGroup;
 use clap::Parser;
 use clap::ValueEnum;
+use flux_bcast::hostlist;
 use flux_bcast::idset::IdSet;
 use flux_bcast::units::parse_fsd;
 use flux_bcast::units::parse_size;
@@ -122,11 +123,11 @@ pub(crate) struct Args {
     pub(crate) ranks: Option<IdSet>,
 
     /// Send to these hosts only
-    #[arg(long, value_name = "HOSTLIST")]
+    #[arg(long, value_name = "HOSTLIST", value_parser = hosts)]
     pub(crate) hosts: Option<String>,
 
     /// Leave these ranks (or hosts) out
-    #[arg(short = 'x', long, value_name = "TARGETS")]
+    #[arg(short = 'x', long, value_name = "TARGETS", value_parser = hosts)]
     pub(crate) exclude: Option<String>,
 
     /// Arity of the tree (default: that of the brokers)
@@ -294,7 +295,18 @@ fn parse_mode(text: &str) -> Result<u32, String> {
 }
 
 fn size(text: &str) -> Result<u64, String> {
-    parse_size(text)
+    match parse_size(text) {
+        Ok(0) => Err("must be at least 1".into()),
+        other => other,
+    }
+}
+
+/// A host list as it was given; a set of ranks reads as one as well.
+fn hosts(text: &str) -> Result<String, String> {
+    match hostlist::expand(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn fsd(text: &str) -> Result<Duration, String> {
