@@ -47,7 +47,7 @@ test_expect_success 'it loads outside of Flux' '
 
 test_expect_success 'flux finds the command' '
 	bcast --version >out &&
-	grep -E "^flux-bcast [0-9]+\.[0-9]+" out &&
+	grep -E "^flux[- ]bcast [0-9]+\.[0-9]+" out &&
 	bcast --help >help &&
 	for word in --jobid --force --ranks --fanout --timeout; do
 		grep -q -e "$word" help || return 1

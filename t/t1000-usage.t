@@ -26,7 +26,7 @@ refused() {
 	"
 }
 
-refused SOURCE
+refused source
 refused source f58
 refused --frobnicate --frobnicate f58 file
 refused 0 -k 0 f58 file
@@ -34,7 +34,7 @@ refused -1 --fanout=-1 f58 file
 refused two --fanout=two f58 file
 refused 0 --chunk=0 f58 file
 refused 12q --chunk=12q f58 file
-refused 1G --chunk=1G f58 file
+refused chunk --chunk=1G f58 file
 refused 0 --batch=0 f58 file
 refused 0 --window=0 f58 file
 refused soon --timeout=soon f58 file

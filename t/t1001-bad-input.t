@@ -94,9 +94,9 @@ test_expect_success 'a destination that leaves the tmpdir by a symbolic link' '
 
 test_expect_success 'a destination in a directory that is missing' '
 	bcast_fails 1 "$JOBID" file no/such/f &&
-	error_says no/such "No such file" &&
+	error_says "/no: No such file" &&
 	bcast_fails 1 "$JOBID" file "$PWD/not/here/f" &&
-	error_says not/here "No such file" &&
+	error_says "/not: No such file" &&
 	job_clean_tmpdir
 '
 
@@ -109,7 +109,7 @@ test_expect_success 'a name that is too long' '
 
 test_expect_success 'ranks that the job does not have' '
 	bcast_fails 1 --ranks=2-5 "$JOBID" file &&
-	error_says 4-5 &&
+	error_says "rank 5" 0-3 &&
 	bcast_fails 1 --exclude=0-3 "$JOBID" file &&
 	bcast_fails 1 --hosts=nosuchhost "$JOBID" file &&
 	error_says nosuchhost &&

@@ -92,7 +92,7 @@ test_expect_success 'two jobs at once' '
 test_expect_success 'the tasks write much and get signals meanwhile' '
 	job_exec_all "{ seq 1 200000; echo written >\"\$FLUX_JOB_TMPDIR/written\"; } >&2 &" &&
 	bcast "$JOBID" two1 meanwhile &&
-	run_timeout 30 flux job kill -s WINCH "$JOBID" &&
+	run_timeout 30 flux job kill -s CONT "$JOBID" &&
 	job_has two1 "\$FLUX_JOB_TMPDIR/meanwhile" &&
 	job_finish
 '
