@@ -18,6 +18,7 @@ use super::future::Future;
 use super::lease::Lease;
 use super::lease::Lessor;
 use super::reactor::Reactor;
+use super::sigpipe::shielded;
 use crate::errno::Errno;
 use crate::ffi::host;
 use crate::ffi::types::FLUX_NODEID_ANY;
@@ -225,7 +226,7 @@ impl Handle {
         cstr::with_cstr(topic, |ctopic| {
             // SAFETY: h is open (live); topic is a C string; the payload is
             // copied by the call.
-            let raw = check_ptr(unsafe {
+            let send = || unsafe {
                 core.flux_rpc_raw(
                     h,
                     ctopic.as_ptr(),
@@ -234,8 +235,9 @@ impl Handle {
                     node.id(),
                     flags as c_int,
                 )
-            })
-            .with_context(|| format!("send request {topic}"))?;
+            };
+            let raw = shielded(|| check_ptr(send()))
+                .with_context(|| format!("send request {topic}"))?;
             // SAFETY: a new future that nobody else owns.
             Ok(unsafe { Future::from_raw(raw) })
         })
@@ -253,10 +255,11 @@ impl Handle {
         cstr::with_cstr(topic, |ctopic| {
             // SAFETY: h is open (live); topic and payload are C strings, which
             // the call copies.
-            let raw = check_ptr(unsafe {
+            let send = || unsafe {
                 core.flux_rpc(h, ctopic.as_ptr(), json.as_ptr(), node.id(), flags as c_int)
-            })
-            .with_context(|| format!("send request {topic}"))?;
+            };
+            let raw = shielded(|| check_ptr(send()))
+                .with_context(|| format!("send request {topic}"))?;
             // SAFETY: a new future that nobody else owns.
             Ok(unsafe { Future::from_raw(raw) })
         })

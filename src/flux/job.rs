@@ -24,6 +24,7 @@ use super::future;
 use super::future::Future;
 use super::future::Pending;
 use super::handle::Handle;
+use super::sigpipe::shielded;
 use crate::errno::Errno;
 use crate::ffi::host;
 use crate::ffi::types::FLUX_JOB_EVENT_WATCH_WAITCREATE;
@@ -137,10 +138,9 @@ impl JobEvents {
         };
         cstr::with_cstr(path, |path| {
             // SAFETY: an open handle (live) and a C string.
-            let raw = check_ptr(unsafe {
-                core.flux_job_event_watch(h, id.0, path.as_ptr(), flags as c_int)
-            })
-            .context("watch job events")?;
+            let send =
+                || unsafe { core.flux_job_event_watch(h, id.0, path.as_ptr(), flags as c_int) };
+            let raw = shielded(|| check_ptr(send())).context("watch job events")?;
             // SAFETY: a new future that nobody else owns.
             let future = Some(unsafe { Future::from_raw(raw) });
             Ok(JobEvents { future })
@@ -255,6 +255,6 @@ unsafe fn event(raw: *mut flux_future_t) -> Result<Option<JobEvent>> {
 unsafe fn cancel(raw: *mut flux_future_t) {
     if let Ok(core) = host::core() {
         // SAFETY: the future exists, and it keeps its handle open (F5).
-        let _ = unsafe { core.flux_job_event_watch_cancel(raw) };
+        let _ = shielded(|| unsafe { core.flux_job_event_watch_cancel(raw) });
     }
 }

@@ -75,6 +75,7 @@ pub mod wakeup;
 pub(crate) mod cstr;
 mod lease;
 mod service;
+mod sigpipe;
 mod slot;
 mod userdata;
 

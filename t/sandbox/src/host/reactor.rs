@@ -12,6 +12,10 @@
 use std::cell::{Cell, RefCell};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
+use std::sync::OnceLock;
+use std::time::Instant;
+use std::time::SystemTime;
+use std::time::UNIX_EPOCH;
 
 use crate::errno::Errno;
 
@@ -201,8 +205,8 @@ impl Reactor {
 
     /// Reads the clocks.
     pub fn update(&self) {
-        self.wall.set(clock(rustix::time::ClockId::Realtime));
-        self.mono.set(clock(rustix::time::ClockId::Monotonic));
+        self.wall.set(wall());
+        self.mono.set(mono());
     }
 
     /// Ends the innermost run, and those around it on this reactor.
@@ -400,11 +404,17 @@ impl Reactor {
     }
 }
 
-fn clock(id: rustix::time::ClockId) -> f64 {
-    let t = rustix::time::clock_gettime(id);
-    #[expect(clippy::cast_precision_loss, reason = "seconds fit in 52 bits")]
-    let (s, ns) = (t.tv_sec as f64, t.tv_nsec as f64);
-    s + ns * 1e-9
+/// Seconds since 1970. The standard library's clocks, because rustix's do not
+/// run under valgrind.
+fn wall() -> f64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// Seconds since some time in this process.
+fn mono() -> f64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_secs_f64()
 }
 
 fn poll(fds: &mut [libc::pollfd], seconds: f64) {
