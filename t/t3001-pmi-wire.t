@@ -187,10 +187,10 @@ chmod +x pmi-wait
 
 finish_waiting() {
 	touch go &&
-	run_timeout 60 flux job attach $id &&
-	test $(grep -c "^cmd=get_result rc=0 value=v0" waiting.out) = 2 &&
-	test $(grep -c "^cmd=get_result rc=0 value=v1" waiting.out) = 2 &&
-	test $(grep -c "^cmd=finalize_ack rc=0" waiting.out) = 2
+	run_timeout 60 flux job attach "$id" &&
+	test "$(grep -c "^cmd=get_result rc=0 value=v0" waiting.out)" = 2 &&
+	test "$(grep -c "^cmd=get_result rc=0 value=v1" waiting.out)" = 2 &&
+	test "$(grep -c "^cmd=finalize_ack rc=0" waiting.out)" = 2
 }
 
 test_expect_success 'strangers of all kinds cost only their own connection' '

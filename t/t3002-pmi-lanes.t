@@ -11,7 +11,7 @@ test_expect_success 'build the clients' '
 
 # right FILE RANKS VALUES: all ranks have read that many right values.
 right() {
-	test $(grep -c "^rank [0-9]*: $3 values\$" "$1") = $2
+	test "$(grep -c "^rank [0-9]*: $3 values\$" "$1")" = "$2"
 }
 
 test_expect_success 'two threads per rank, 1000 rounds, on 2 shells' '

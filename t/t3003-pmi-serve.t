@@ -206,8 +206,9 @@ test_expect_success 'what still runs after a failure is ended in time' '
 gone() {
 	for i in $(seq 1 80); do
 		left=
+		# shellcheck disable=SC2013 # several words on a line
 		for pid in $(cat "$1"); do
-			! kill -0 $pid 2>/dev/null || left=t
+			! kill -0 "$pid" 2>/dev/null || left=t
 		done
 		test -z "$left" && return 0
 		sleep 0.1

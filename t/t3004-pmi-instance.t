@@ -22,7 +22,7 @@ chmod +x inside
 # booted FILE METHOD: an instance of three was there and ran a job on all.
 booted() {
 	grep "^size 3 by $2\$" "$1" &&
-	test $(grep -c "^task [012]\$" "$1") = 3
+	test "$(grep -c "^task [012]\$" "$1")" = 3
 }
 
 test_expect_success 'three brokers by serve and exec' '

@@ -14,6 +14,7 @@ fi
 
 # A server of our own with throw-away keys, on a port that nobody knows.
 port=$((20000 + $$ % 10000))
+# shellcheck disable=SC2015 # as meant
 keys=$(mktemp -d) && ssh-keygen -q -t ed25519 -N '' -f "$keys/host" &&
 	ssh-keygen -q -t ed25519 -N '' -f "$keys/user" || error 'cannot make keys'
 cat >"$keys/sshd_config" <<-EOT
@@ -30,11 +31,13 @@ cat >"$keys/sshd_config" <<-EOT
 	MaxStartups 100
 EOT
 test "$(id -u)" != 0 || mkdir -p /run/sshd
-$SSHD -f "$keys/sshd_config" -E "$keys/log" || error 'sshd does not start'
+# Bound to this process, so that it cannot be left behind.
+setpriv --pdeathsig=TERM $SSHD -D -f "$keys/sshd_config" -E "$keys/log" &
 for i in $(seq 1 50); do
 	test -s "$keys/pid" && break
 	sleep 0.1
 done
+test -s "$keys/pid" || error "sshd does not start: $(cat "$keys/log")"
 cleanup 'kill "$(cat "$keys/pid")"; rm -rf "$keys"'
 
 RSH="ssh -q -p $port -i $keys/user -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -F none"
@@ -56,7 +59,7 @@ test_expect_success MPICH 'an MPI program' '
 
 test_expect_success REAL_FLUX 'a Flux instance of three brokers, and a job in it' '
 	run_timeout 60 "$PORT" serve -H "127.0.0.[2-4]" -r "$RSH" env PATH="$PATH" "$PORT" exec \
-		flux start flux run -N 3 -n 3 sh -c "echo task \\\$FLUX_TASK_RANK" >out &&
+		flux start flux run -N 3 -n 3 sh -c "echo task \$FLUX_TASK_RANK" >out &&
 	test $(grep -c "^task [012]" out) = 3
 '
 

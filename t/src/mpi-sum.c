@@ -1,16 +1,18 @@
 /* mpi-sum.c - the smallest MPI program that needs all of its ranks
  *
- * Prints one line per rank and fails unless each of them has heard from all
+ * Prints one line per rank, and the library's name, and fails unless each of them has heard from all
  * others.  With an argument, rank 0 (or the rank given second) aborts with
  * that exit code instead.
  */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 int main (int argc, char **argv)
 {
-    int rank, size, sum = 0;
+    char library[MPI_MAX_LIBRARY_VERSION_STRING];
+    int rank, size, len, sum = 0;
 
     MPI_Init (&argc, &argv);
     MPI_Comm_rank (MPI_COMM_WORLD, &rank);
@@ -24,6 +26,10 @@ int main (int argc, char **argv)
             size,
             sum,
             getenv ("PMI_FD") ? "set" : "unset");
+    MPI_Get_library_version (library, &len);
+    library[strcspn (library, "\n")] = 0;
+    if (rank == 0)
+        printf ("library: %s\n", library);
     MPI_Finalize ();
     return sum == size * (size - 1) / 2 ? 0 : 1;
 }
