@@ -238,14 +238,35 @@ fn take_name(rest: &mut &[u8]) -> io::Result<CString> {
     CString::new(take(rest, len)?).map_err(|_| corrupt("NUL in a name"))
 }
 
+/// A message whose payload is still arriving.
+#[derive(Debug)]
+struct Partial {
+    msg: Message,
+    body: Vec<u8>,
+    filled: usize,
+}
+
 /// Cuts a byte stream into messages.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Reader {
     buf: Vec<u8>,
+    /// What of `buf` has arrived and is not parsed yet.
     start: usize,
-    /// A message whose payload is still arriving, and its full length.
-    partial: Option<(Message, Vec<u8>, usize)>,
+    end: usize,
+    partial: Option<Partial>,
     ready: VecDeque<Message>,
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        Self {
+            buf: vec![0; READ_SIZE],
+            start: 0,
+            end: 0,
+            partial: None,
+            ready: VecDeque::new(),
+        }
+    }
 }
 
 impl Reader {
@@ -260,25 +281,23 @@ impl Reader {
         } else {
             RecvFlags::empty()
         };
-        if let Some((_, body, want)) = &mut self.partial {
+        if let Some(p) = &mut self.partial {
             // Straight into place: bulk data is not copied once more.
-            let have = body.len();
-            body.resize(*want, 0);
-            let got = rustix::net::recv(fd, &mut body[have..], flags).map(|(_, n)| n);
-            body.truncate(have + *got.as_ref().unwrap_or(&0));
-            let n = got?;
+            let (_, n) = rustix::net::recv(fd, &mut p.body[p.filled..], flags)?;
+            p.filled += n;
             self.complete_partial();
             return Ok(n);
         }
         if self.start > 0 {
-            self.buf.drain(..self.start);
+            self.buf.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
             self.start = 0;
         }
-        let have = self.buf.len();
-        self.buf.resize(have + READ_SIZE, 0);
-        let got = rustix::net::recv(fd, &mut self.buf[have..], flags).map(|(_, n)| n);
-        self.buf.truncate(have + *got.as_ref().unwrap_or(&0));
-        let n = got?;
+        if self.buf.len() - self.end < READ_SIZE / 2 {
+            self.buf.resize(self.buf.len() + READ_SIZE, 0);
+        }
+        let (_, n) = rustix::net::recv(fd, &mut self.buf[self.end..], flags)?;
+        self.end += n;
         self.parse()?;
         Ok(n)
     }
@@ -289,20 +308,16 @@ impl Reader {
     }
 
     fn complete_partial(&mut self) {
-        if let Some((_, body, want)) = &self.partial
-            && body.len() < *want
-        {
-            return;
-        }
-        if let Some((mut msg, body, _)) = self.partial.take() {
-            msg.payload = Some(Rc::new(body));
+        if let Some(p) = self.partial.take_if(|p| p.filled == p.body.len()) {
+            let mut msg = p.msg;
+            msg.payload = Some(Rc::new(p.body));
             self.ready.push_back(msg);
         }
     }
 
     fn parse(&mut self) -> io::Result<()> {
         loop {
-            let bytes = &self.buf[self.start..];
+            let bytes = &self.buf[self.start..self.end];
             if bytes.len() < PREFIX {
                 return Ok(());
             }
@@ -325,11 +340,11 @@ impl Reader {
             if want > MAX_PAYLOAD {
                 return Err(corrupt("oversized payload"));
             }
-            let have = want.min(self.buf.len() - self.start);
-            let mut data = Vec::with_capacity(want);
-            data.extend_from_slice(&self.buf[self.start..self.start + have]);
-            self.start += have;
-            self.partial = Some((msg, data, want));
+            let filled = want.min(self.end - self.start);
+            let mut body = vec![0; want];
+            body[..filled].copy_from_slice(&self.buf[self.start..self.start + filled]);
+            self.start += filled;
+            self.partial = Some(Partial { msg, body, filled });
             self.complete_partial();
             if self.partial.is_some() {
                 return Ok(());

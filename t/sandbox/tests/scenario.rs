@@ -2,6 +2,8 @@
 //! by line, what Flux gives for it (`scenario/expected` was made by Flux; see
 //! `scenario/run.sh`).
 
+#![expect(clippy::expect_used, reason = "the test fails by it")]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -170,7 +170,7 @@ impl Broker {
             if job.state != State::Pending || job.urgency == 0 {
                 continue;
             }
-            let cores = self.knobs.cores;
+            let cores = self.config.knobs.cores;
             if let Some(note) = job.need.impossible(self.config.size, cores) {
                 let uid = self.uid;
                 let context = fields! {

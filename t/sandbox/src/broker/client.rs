@@ -129,7 +129,8 @@ impl Broker {
             return;
         };
         c.writer.push(msg);
-        let over = self.knobs.queue_limit > 0 && c.writer.len() > self.knobs.queue_limit;
+        let over =
+            self.config.knobs.queue_limit > 0 && c.writer.len() > self.config.knobs.queue_limit;
         self.flush(id);
         if over {
             self.drop_client(id);

@@ -41,6 +41,8 @@ pub struct Config {
     pub attrs: BTreeMap<String, String>,
     /// The instance and job that enclose this one.
     pub parent: Option<Parent>,
+    /// Faults and limits.
+    pub knobs: Knobs,
 }
 
 /// The job that an instance runs in.
@@ -56,16 +58,20 @@ pub struct Parent {
     pub level: u32,
 }
 
-/// Faults and limits, from the environment.
-#[derive(Debug)]
-struct Knobs {
-    delay: f64,
-    queue_limit: usize,
-    cores: u32,
+/// Faults and limits.
+#[derive(Clone, Debug)]
+pub struct Knobs {
+    /// Seconds for which every message is held.
+    pub delay: f64,
+    /// Bytes that may wait for a process before it is cut off; 0 is no limit.
+    pub queue_limit: usize,
+    /// Cores per rank.
+    pub cores: u32,
 }
 
 impl Knobs {
-    fn from_env() -> Self {
+    /// From the environment.
+    pub fn from_env() -> Self {
         let get = |name: &str| std::env::var(name).ok();
         let machine = std::thread::available_parallelism().map_or(1, |n| n.get());
         Self {
@@ -86,7 +92,6 @@ impl Knobs {
 #[derive(Debug)]
 pub struct Broker {
     config: Config,
-    knobs: Knobs,
     reactor: Rc<Reactor>,
     me: Weak<RefCell<Broker>>,
     hostname: String,
@@ -114,13 +119,11 @@ impl Broker {
     /// # Errors
     /// Those of the file system.
     pub fn start(config: Config, reactor: &Rc<Reactor>) -> io::Result<Rc<RefCell<Self>>> {
-        let knobs = Knobs::from_env();
         let free = (0..config.size)
-            .map(|_| (0..knobs.cores).collect())
+            .map(|_| (0..config.knobs.cores).collect())
             .collect();
         let name = rustix::system::uname();
         let broker = Rc::new(RefCell::new(Self {
-            knobs,
             reactor: Rc::clone(reactor),
             me: Weak::new(),
             hostname: name.nodename().to_string_lossy().into_owned(),

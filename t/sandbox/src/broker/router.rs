@@ -24,8 +24,9 @@ pub(super) enum Reply {
 impl Broker {
     /// A message from a client has arrived.
     pub(super) fn receive(&mut self, from: ClientId, msg: Message) {
-        if self.knobs.delay > 0.0 {
-            self.held.push_back((now() + self.knobs.delay, from, msg));
+        if self.config.knobs.delay > 0.0 {
+            self.held
+                .push_back((now() + self.config.knobs.delay, from, msg));
             self.release_held();
         } else {
             self.process(from, msg);

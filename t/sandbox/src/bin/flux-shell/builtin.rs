@@ -27,9 +27,7 @@ const LINGER: f64 = 0.05;
 pub(crate) fn init(shell: &Rc<Shell>) -> Result<(), ()> {
     make_tmpdir(shell);
     pmi::init(shell)?;
-    if shell.is_leader() {
-        output::write_header(shell);
-    }
+    output::init(shell)?;
     signals::init(shell);
     doom::init(shell)?;
     if shell.is_leader() {

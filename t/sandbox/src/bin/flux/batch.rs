@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use serde_json::json;
+
 use crate::args::Given;
 use crate::attach;
 use crate::driver::{open, self_dir};
@@ -41,9 +43,22 @@ pub(crate) fn batch(words: &[String]) -> Outcome {
     let mut all = directives(&text);
     all.extend(words.iter().cloned());
     let given = spec::parse("batch", &all)?;
-    let mut command = vec![copy_script(&text)?];
+    // Like this: the script runs, and then its copy goes.
+    let mut command: Vec<String> = ["sh", "-c", "\"$0\" \"$@\"; rc=$?; rm -f \"$0\"; exit $rc"]
+        .map(str::to_owned)
+        .into();
+    command.push(copy_script(&text)?);
     command.extend(given.operands.iter().skip(1).cloned());
-    let spec = instance("batch", &given, &command)?;
+    let mut spec = instance("batch", &given, &command)?;
+    let system = &mut spec.jobspec["attributes"]["system"];
+    let name = script.rsplit('/').next().unwrap_or(&script);
+    if given.get("job-name").is_none() {
+        system["job"]["name"] = name.into();
+    }
+    if given.get("output").is_none() {
+        let file = json!({ "type": "file", "path": "flux-{{id}}.out" });
+        system["shell"]["options"]["output"]["stdout"] = file;
+    }
     let h = open("flux-batch")?;
     let id = hand_in(&h, "batch", &spec)?;
     finish_submit(&h, id, &given)

@@ -130,6 +130,16 @@ pub(crate) fn build(
         system["job"]["name"] = job_name.into();
     }
     let mut options = Map::new();
+    for (option, stream) in [("output", "stdout"), ("error", "stderr")] {
+        if let Some(path) = given.get(option).filter(|p| !matches!(*p, "none" | "kvs")) {
+            set_dotted(
+                &mut options,
+                &format!("output.{stream}.type"),
+                "file".into(),
+            );
+            set_dotted(&mut options, &format!("output.{stream}.path"), path.into());
+        }
+    }
     for text in given.all("setopt") {
         let (key, value) = text.split_once('=').unwrap_or((text, "1"));
         set_dotted(&mut options, key, guess(value));

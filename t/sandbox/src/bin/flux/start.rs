@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::rc::Rc;
 
-use flux_sandbox::broker::{Broker, Config, Parent};
+use flux_sandbox::broker::{Broker, Config, Knobs, Parent};
 use flux_sandbox::host::handle::Handle;
 use flux_sandbox::host::reactor::{self, Kind, Reactor, Watcher};
 
@@ -95,6 +95,7 @@ pub(crate) fn serve(size: u32, attrs: BTreeMap<String, String>, command: &[Strin
         shell: own.join("flux-shell"),
         attrs,
         parent,
+        knobs: Knobs::from_env(),
     };
     let broker = Broker::start(config, &reactor).map_err(|e| fail("broker", &e))?;
     let code = run_program(&broker, &reactor, &rundir, command);
