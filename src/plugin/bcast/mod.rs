@@ -7,6 +7,7 @@ mod access;
 mod ask;
 mod fetch;
 mod from;
+mod muster;
 mod options;
 mod origin;
 mod peers;
@@ -80,13 +81,15 @@ pub(super) struct Bcast {
     /// Files that are being read for a client.
     fetches: RefCell<Fetches>,
     leaving: Cell<bool>,
+    /// The job's files are sent in `shell.init`, see [`muster`].
+    early: bool,
 }
 
 impl Bcast {
     pub(super) fn new(shell: Shell) -> Result<Rc<Self>> {
         let info = shell.info()?;
         let handle = shell.handle()?;
-        let peers = Rc::new(Peers::new(shell, handle, info.service.clone(), info.size));
+        let peers = Rc::new(Peers::new(shell, handle, &info));
         Ok(Rc::new(Self {
             shell,
             handle,
@@ -103,6 +106,7 @@ impl Bcast {
             errands: RefCell::default(),
             fetches: RefCell::default(),
             leaving: Cell::new(false),
+            early: muster::is_needed(handle.attr_get("version")?.as_deref()),
         }))
     }
 
@@ -131,7 +135,8 @@ impl Bcast {
         self.shell
             .service_register("bcast.disconnect", move |request| {
                 this.serve_disconnect(&request);
-            })
+            })?;
+        if self.early { self.start_job() } else { Ok(()) }
     }
 
     fn serve(self: &Rc<Self>, method: &str, handler: fn(&Rc<Self>, Request)) -> Result<()> {
@@ -156,11 +161,8 @@ impl Bcast {
         self.start_job()
     }
 
-    /// `task.init`: the environment of a task. Where there is no
-    /// `shell.post-init` (Flux before 0.59), this is the first moment after all
-    /// shells are there.
+    /// `task.init`: the environment of a task.
     pub(super) fn task_init(self: &Rc<Self>) -> Result<()> {
-        self.start_job()?;
         let start = self.start.borrow();
         if let Some(task) = self.shell.current_task() {
             for (name, path) in start.env() {

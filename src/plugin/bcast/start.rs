@@ -17,6 +17,7 @@ use serde::Deserialize;
 use serde::Serialize;
 
 use super::Bcast;
+use super::muster::Muster;
 use super::options::Options;
 use super::origin::Outgoing;
 use super::origin::SendEvent;
@@ -133,24 +134,31 @@ impl Bcast {
             let flag = Rc::clone(&told_to_end);
             signals.push(SignalWatcher::new(reactor, signal, move || flag.set(true))?);
         }
-        let verdict = Slot::default();
-        let mut leading = None;
-        if self.info.rank == 0 {
-            leading = Some(self.lead(&options, &verdict)?);
-        }
-        while !self.start.borrow().released {
+        let wait = || -> Result<()> {
             if told_to_end.get() {
                 self.leave("the job is being ended");
                 // The reason is known already; exit without another message,
                 // but by exit(3), so that the shell removes what it has made.
                 std::process::exit(i32::from(EXIT));
             }
+            reactor.run_once().map(drop)
+        };
+        let verdict = Slot::default();
+        let mut leading = None;
+        if self.info.rank == 0 {
+            if self.early {
+                let muster = Muster::start(self)?;
+                while !muster.is_complete() {
+                    wait()?;
+                }
+            }
+            leading = Some(self.lead(&options, &verdict)?);
+        }
+        while !self.start.borrow().released {
             match verdict.take() {
                 Some(Verdict::Good(transfer)) => self.release_all(transfer)?,
                 Some(Verdict::Bad(reasons)) => self.give_up(&reasons),
-                None => {
-                    reactor.run_once()?;
-                }
+                None => wait()?,
             }
         }
         drop(leading);
