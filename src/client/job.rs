@@ -24,6 +24,11 @@ use crate::flux::reactor::TimerWatcher;
 /// A job whose eventlog shows no start for so long is waiting for resources.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// A watch of the shells' eventlog that shows nothing of a job that runs is
+/// begun anew after so long: some Flux versions leave one without an answer when
+/// the job moves its eventlog at that moment (seen on 0.88).
+const REWATCH: Duration = Duration::from_secs(3);
+
 /// How long the eventlog may lag behind the shells.
 const LAG: Duration = Duration::from_secs(5);
 
@@ -67,7 +72,7 @@ pub(super) struct JobWatcher {
     state: Rc<State>,
     handle: Handle,
     _main: JobWatch,
-    _guest: JobWatch,
+    _rewatch: TimerWatcher,
     _pending: TimerWatcher,
     _snapshot: Option<Pending>,
     late: RefCell<Option<TimerWatcher>>,
@@ -76,6 +81,7 @@ pub(super) struct JobWatcher {
 struct State {
     name: String,
     started: Cell<bool>,
+    ready: Cell<bool>,
     over: Cell<bool>,
     exception: RefCell<Option<String>>,
     tell: Box<dyn Fn(JobNews)>,
@@ -98,6 +104,7 @@ impl JobWatcher {
         let state = Rc::new(State {
             name,
             started: Cell::new(false),
+            ready: Cell::new(false),
             over: Cell::new(false),
             exception: RefCell::default(),
             tell: Box::new(tell),
@@ -105,9 +112,20 @@ impl JobWatcher {
         let main = Rc::clone(&state);
         let main = JobEvents::watch(handle, job, "eventlog", false)?
             .then(move |event| main.main(event))?;
-        let guest = Rc::clone(&state);
-        let guest = JobEvents::watch(handle, job, "guest.exec.eventlog", false)?
-            .then(move |event| guest.guest(event))?;
+        let mut guest = watch_shells(handle, job, &state)?;
+        let running = Rc::clone(&state);
+        let rewatch =
+            TimerWatcher::new(handle.reactor()?, REWATCH, Some(REWATCH), move || {
+                if running.started.get()
+                    && !running.ready.get()
+                    && !running.over.get()
+                    && let Ok(another) = watch_shells(handle, job, &running)
+                {
+                    guest = another;
+                }
+                // The timer owns the watch.
+                let _ = &guest;
+            })?;
         let waiting = Rc::clone(&state);
         let pending =
             TimerWatcher::new(
@@ -128,7 +146,7 @@ impl JobWatcher {
             state,
             handle,
             _main: main,
-            _guest: guest,
+            _rewatch: rewatch,
             _pending: pending,
             _snapshot: snapshot,
             late: RefCell::default(),
@@ -155,6 +173,13 @@ impl JobWatcher {
             Err(_) => false,
         }
     }
+}
+
+/// Watches the eventlog that the shells write.
+fn watch_shells(handle: Handle, job: JobId, state: &Rc<State>) -> Result<JobWatch> {
+    let state = Rc::clone(state);
+    JobEvents::watch(handle, job, "guest.exec.eventlog", false)?
+        .then(move |event| state.guest(event))
 }
 
 /// Asks for the eventlog as it is.
@@ -248,7 +273,7 @@ impl State {
     fn guest(&self, event: Result<Option<JobEvent>>) {
         // The main eventlog says everything about errors and the end.
         let Ok(Some(event)) = event else { return };
-        if event.name != "shell.init" || self.over.get() {
+        if event.name != "shell.init" || self.over.get() || self.ready.replace(true) {
             return;
         }
         let service = event.context.get("service").and_then(|s| s.as_str());
