@@ -187,7 +187,8 @@ chmod +x pmi-wait
 
 finish_waiting() {
 	touch go &&
-	run_timeout 60 flux job attach "$id" &&
+	run_timeout 60 flux job attach "$id" 2>attach.err &&
+	cat attach.err >>waiting.err &&
 	test "$(grep -c "^cmd=get_result rc=0 value=v0" waiting.out)" = 2 &&
 	test "$(grep -c "^cmd=get_result rc=0 value=v1" waiting.out)" = 2 &&
 	test "$(grep -c "^cmd=finalize_ack rc=0" waiting.out)" = 2
@@ -265,7 +266,7 @@ dies() {
 	EOT
 	chmod +x dying &&
 	start=$(date +%s) &&
-	test_must_fail pmi_run -N 2 -n 2 ./dying 2>err &&
+	! pmi_run -N 2 -n 2 ./dying 2>err &&
 	test $(($(date +%s) - start)) -lt 15
 }
 
@@ -313,6 +314,23 @@ test_expect_success 'the shell does not grow with what a client sends' '
 	chmod +x flood &&
 	pmi_run -n 1 ./flood >out 2>err &&
 	cat out && test "$(sed "s/grown \([-0-9]*\) KiB/\1/" out)" -lt 8192
+'
+
+test_expect_success 'a shell that is lost while ranks wait ends the job at once' '
+	cat >losing <<-\EOT &&
+	#!/bin/sh
+	if test $PMI_RANK = 1; then
+		sleep 1
+		kill -9 $PPID
+		sleep 60
+	fi
+	exec ./pmi-talk @hello cmd=barrier_in cmd=finalize
+	EOT
+	chmod +x losing &&
+	start=$(date +%s) &&
+	! pmi_run -N 2 -n 2 setpriv --pdeathsig=KILL ./losing 2>err &&
+	test $(($(date +%s) - start)) -lt 15 &&
+	grep "shell 1 was lost while ranks wait in a barrier" err
 '
 
 test_done

@@ -46,9 +46,9 @@ for version in 3.4.3 4.0.3 4.1.3 4.2.3 4.3.2 5.0.2; do
 		say "# mpich $version is left out: $(tail -n 1 fetch.log)"
 	fi
 	export LIBDIR
-	test_expect_success "V$version" "mpich $version: 8 ranks on 2 shells" '
-		pmi_run -N 2 --tasks-per-node=4 env LD_LIBRARY_PATH="$LIBDIR" ./mpi-sum >out &&
-		uses out 8 "MPICH Version:[[:space:]]*$version"
+	test_expect_success "V$version" "mpich $version: 4 ranks on 2 shells" '
+		pmi_run -N 2 -n 4 env LD_LIBRARY_PATH="$LIBDIR" ./mpi-sum >out &&
+		uses out 4 "MPICH Version:[[:space:]]*$version"
 	'
 	test_expect_success "V$version" "mpich $version: random ids, no mapping, PMI 1.2" '
 		for option in id=random nomap pmi12; do
@@ -58,8 +58,7 @@ for version in 3.4.3 4.0.3 4.1.3 4.2.3 4.3.2 5.0.2; do
 		done
 	'
 	test_expect_success "V$version" "mpich $version: MPI_Abort" '
-		test_expect_code 42 pmi_run -N 2 -n 2 env LD_LIBRARY_PATH="$LIBDIR" ./mpi-sum 42 1 \
-			2>err &&
+		! pmi_run -N 2 -n 2 env LD_LIBRARY_PATH="$LIBDIR" ./mpi-sum 42 1 2>err &&
 		grep "rank 1 called PMI abort" err
 	'
 	case $version in
@@ -98,9 +97,9 @@ fi
 # The shells of this test are on one machine, but the library takes them for
 # nodes of their own.
 test_expect_success IMPI "Intel MPI $version" '
-	pmi_run -N 1 --tasks-per-node=4 env LD_LIBRARY_PATH="$LIBDIR" I_MPI_FABRICS=shm \
+	pmi_run -N 1 -n 2 env LD_LIBRARY_PATH="$LIBDIR" I_MPI_FABRICS=shm \
 		./mpi-sum >out &&
-	uses out 4 "Intel(R) MPI Library 2021.17" &&
+	uses out 2 "Intel(R) MPI Library 2021.17" &&
 	pmi_run -N 2 -n 4 env LD_LIBRARY_PATH="$LIBDIR" I_MPI_FABRICS=shm:ofi FI_PROVIDER=tcp \
 		FI_PROVIDER_PATH="${LIBDIR%%:*}" ./mpi-sum >out &&
 	uses out 4 "Intel(R) MPI Library 2021.17"
