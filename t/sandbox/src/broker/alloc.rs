@@ -46,9 +46,15 @@ impl Need {
             return Err("jobspec: resources: no slot with cores".to_owned());
         };
         let nodes = if is_node { word(&top["count"]) } else { None };
+        let per = jobspec
+            .pointer("/attributes/system/shell/options/per-resource")
+            .filter(|p| p["type"] == "node");
+        let per = per.and_then(|p| word(&p["count"]));
         let count = &jobspec["tasks"][0]["count"];
         let all_slots = nodes.unwrap_or(1) * slots;
         let tasks = match (word(&count["total"]), word(&count["per_slot"])) {
+            // As many on each node as asked for, whatever cores it has.
+            _ if per.is_some() => per.unwrap_or(1) * nodes.unwrap_or(1),
             (Some(total), _) => total,
             (None, Some(per_slot)) => all_slots * per_slot,
             (None, None) => return Err("jobspec: tasks: no count".to_owned()),

@@ -36,6 +36,20 @@ pub(super) struct Run {
     terminated_before_barrier: bool,
     exits: usize,
     killing: bool,
+    /// What the first fatal exception says that the job's status is.
+    blamed: Option<i32>,
+}
+
+impl Run {
+    /// The task with this wait status is why the job fails.
+    pub(super) fn blame(&mut self, status: i32) {
+        let code = if libc::WIFSIGNALED(status) {
+            128 + libc::WTERMSIG(status)
+        } else {
+            libc::WEXITSTATUS(status)
+        };
+        self.blamed = Some(code << 8);
+    }
 }
 
 impl Broker {
@@ -297,6 +311,14 @@ impl Broker {
             && job.run.shells.iter().all(|s| s.status.is_some());
         if !all || job.state != super::job::State::Running {
             return;
+        }
+        if job.failed {
+            let own = if job.run.status == 0 {
+                1 << 8
+            } else {
+                job.run.status
+            };
+            job.run.status = job.run.blamed.unwrap_or(own);
         }
         let status = job.run.status;
         self.post(id, EXEC, "complete", Some(fields! { "status": status }));

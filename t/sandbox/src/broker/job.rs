@@ -182,9 +182,21 @@ impl Broker {
         let kind = request["type"].as_str().unwrap_or("cancel").to_owned();
         let severity = request["severity"].as_i64().unwrap_or(0);
         let note = request["note"].as_str().unwrap_or("").to_owned();
-        let context = fields! {
+        let mut context = fields! {
             "type": kind, "severity": severity, "note": note, "userid": msg.userid,
         };
+        let status = request["wait_status"]
+            .as_i64()
+            .and_then(|n| i32::try_from(n).ok());
+        if let Some(status) = status.filter(|s| *s >= 0) {
+            context.0.push(("wait_status".to_owned(), status.into()));
+            if let Some(job) = self.jobs.get_mut(&id)
+                && severity == 0
+                && !job.failed
+            {
+                job.run.blame(status);
+            }
+        }
         self.exception(id, severity, context);
         Reply::Done(None)
     }

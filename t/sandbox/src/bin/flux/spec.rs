@@ -97,12 +97,20 @@ pub(crate) fn build(
     let tasks = number("ntasks")?.or(number("nslots")?);
     let cores = number("cores-per-task")?.or(number("cores-per-slot")?);
     let per_node = number("tasks-per-node")?;
+    if per_node.is_some() && (tasks.is_some() || cores.is_some()) {
+        return Err(error(
+            "Per-resource options can't be used with per-task options. \
+             (See --help for details)"
+                .to_owned(),
+        ));
+    }
+    if per_node.is_some() && nodes.is_none() {
+        let text = "must specify node or core count with per_resource";
+        return Err(error(text.to_owned()));
+    }
     let resources = Resources {
         nodes,
-        tasks: match (tasks, per_node, nodes) {
-            (None, Some(t), n) => Some(t * n.unwrap_or(1)),
-            (tasks, _, _) => tasks,
-        },
+        tasks,
         cores: cores.unwrap_or(1),
         exclusive: given.has("exclusive"),
     };
@@ -130,6 +138,10 @@ pub(crate) fn build(
         system["job"]["name"] = job_name.into();
     }
     let mut options = Map::new();
+    if let Some(count) = per_node {
+        let per = json!({ "type": "node", "count": count });
+        options.insert("per-resource".to_owned(), per);
+    }
     for (option, stream) in [("output", "stdout"), ("error", "stderr")] {
         if let Some(path) = given.get(option).filter(|p| !matches!(*p, "none" | "kvs")) {
             set_dotted(
