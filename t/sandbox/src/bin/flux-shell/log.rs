@@ -6,7 +6,7 @@ use std::io::Write;
 use flux_sandbox::fields;
 use flux_sandbox::fields::Fields;
 
-use crate::shell;
+use crate::{output, shell};
 
 /// Always shown.
 pub(crate) const NOTICE: i32 = 5;
@@ -48,7 +48,12 @@ pub(crate) fn write(record: &Record<'_>) {
         return;
     }
     let nested = ACTIVE.try_with(|a| a.replace(true)).unwrap_or(true);
+    let index = usize::try_from(record.level).unwrap_or(0);
+    let label = LABELS[index.min(LABELS.len() - 1)];
+    let component = record.component.map_or(String::new(), |c| format!("{c}: "));
+    let text = format!("{component}{}", record.text);
     match shell.filter(|_| !nested) {
+        Some(shell) if output::log_to_file(shell.info.rank, label, &text) => {}
         Some(shell) => {
             let rank = shell.info.rank;
             let mut context: Fields =
@@ -65,13 +70,7 @@ pub(crate) fn write(record: &Record<'_>) {
             }
             shell.post_later("guest.output", "log", context);
         }
-        None => {
-            let index = usize::try_from(record.level)
-                .unwrap_or(0)
-                .min(LABELS.len() - 1);
-            let component = record.component.map_or(String::new(), |c| format!("{c}: "));
-            plain(&format!("{}: {component}{}", LABELS[index], record.text));
-        }
+        None => plain(&format!("{label}: {text}")),
     }
     if !nested {
         ACTIVE.with(|a| a.set(false));

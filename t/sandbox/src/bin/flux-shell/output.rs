@@ -115,6 +115,18 @@ pub(crate) fn watch(shell: &Rc<Shell>, task: &Rc<Task>, stream: &'static str, fd
     watcher.start();
 }
 
+/// With stderr in a file, log messages go there too. False when it is not.
+pub(crate) fn log_to_file(rank: usize, label: &str, text: &str) -> bool {
+    let path = FILES.try_with(|f| f.borrow().stderr.clone()).ok().flatten();
+    let Some(path) = path else { return false };
+    let line = format!("flux-shell[{rank}]: {label}: {text}\n");
+    OpenOptions::new()
+        .append(true)
+        .open(path)
+        .and_then(|mut f| f.write_all(line.as_bytes()))
+        .is_ok()
+}
+
 fn post(shell: &Shell, task: &Task, stream: &str, data: &[u8], eof: bool) {
     let file = FILES.with_borrow(|f| match stream {
         "stdout" => f.stdout.clone(),
