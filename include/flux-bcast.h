@@ -166,7 +166,9 @@ FLUX_BCAST_API int flux_bcast_opts_add_stream (flux_bcast_opts_t *opts,
 FLUX_BCAST_API int flux_bcast_opts_set_dest (flux_bcast_opts_t *opts,
                                              const char *path);
 
-/* Sets the shell ranks that get the files.  Others carry no data.
+/* Sets the shell ranks that get the files.  Others carry no data.  This and the
+ * next three: ranks and hosts that the job does not have, and a set of which
+ * nothing is left, are found when the transfer starts (EINVAL in the result).
  *
  * ranks: set of ranks (RFC 22), such as "0-3,7"; copied.  NULL: all ranks.
  * Returns: 0, or -1 with EINVAL (not a set, an empty set, or hosts are set).
@@ -320,8 +322,8 @@ FLUX_BCAST_API int flux_bcast_opts_set_timeout (flux_bcast_opts_t *opts,
  *    not end the transfer; flux_bcast_opts_set_timeout does.
  *  - flux_future_get(3) or flux_future_wait_for(3): it goes on while the call
  *    waits, and stands still between two calls.  If it stands still for more
- *    than 30 s, the job's shells give it up.  Do not run the reactor of h
- *    meanwhile.
+ *    than 30 s, it fails (ETIMEDOUT): both sides take the other for lost.  Do
+ *    not run the reactor of h meanwhile.
  *
  * One way for one future: flux_future_get(3) on a future that has a
  * continuation and is not ready fails with EDEADLK, and a continuation on one
@@ -407,8 +409,9 @@ enum flux_bcast_rank_state {
 };
 
 /* Tells whether what the future holds now is the result: true from the
- * fulfilment with the result on; false for progress, for a future without a
- * fulfilment, and for one that is not of this library.
+ * fulfilment with the result on, and for errors that take its place (a future
+ * that is waited for in two ways, an internal error); false for progress, for a
+ * future without a fulfilment, and for one that is not of this library.
  */
 FLUX_BCAST_API bool flux_bcast_is_final (flux_future_t *f);
 

@@ -111,6 +111,48 @@ test_expect_success 'a directory that the service chooses and names' '
 	done
 '
 
+# Values of the header: EXCL 1, TRUNC 2, APPEND 4, IN_PLACE 8, PARTIAL 128.
+# flags_give FLAGS WANT: the result of a transfer of a line to flags/f.
+flags_give() {
+	capi_check flags "$JOBID" "$1" >out && cat out && test "$(cat out)" = "$2"
+}
+inode() {
+	job_exec 1 "stat -c %i \"\$FLUX_JOB_TMPDIR/flags/f\""
+}
+
+test_expect_success 'open flags: what happens to a file that exists' '
+	job_exec_all "mkdir \"\$FLUX_JOB_TMPDIR/flags\"" &&
+	flags_give 1 "0 0 0 0 0" &&
+	flags_give 0 "17 1 1 1 1" &&
+	first=$(inode) &&
+	flags_give 4 "0 0 0 0 0" &&
+	test "$(inode)" = "$first" &&
+	printf "line\nline\n" >twice && printf "line\n" >once &&
+	job_has twice "\$FLUX_JOB_TMPDIR/flags/f" &&
+	flags_give 10 "0 0 0 0 0" &&
+	test "$(inode)" = "$first" &&
+	job_has once "\$FLUX_JOB_TMPDIR/flags/f" &&
+	flags_give 2 "0 0 0 0 0" &&
+	test "$(inode)" != "$first" &&
+	job_has once "\$FLUX_JOB_TMPDIR/flags/f"
+'
+
+test_expect_success 'PARTIAL: ranks that are well have the file, and it is an error all the same' '
+	for r in 0 3; do
+		job_exec $r "rm \"\$FLUX_JOB_TMPDIR/flags/f\"" || return 1
+	done &&
+	flags_give 128 "17 0 1 1 0" &&
+	job_has once "\$FLUX_JOB_TMPDIR/flags/f"
+'
+
+test_expect_success 'a directory, in small pieces, with its times; hosts' '
+	mkdir -p tree/sub && cp file tree/sub/data && ln -s sub/data tree/link &&
+	touch -d 2001-02-03 tree/sub/data &&
+	capi_check directory "$JOBID" tree &&
+	job_has file "\$FLUX_JOB_TMPDIR/copy/link" &&
+	test "$(job_exec 3 "date -r \"\$FLUX_JOB_TMPDIR/copy/sub/data\" +%F")" = 2001-02-03
+'
+
 test_expect_success 'progress never falls and ends with the total' '
 	capi_check progress "$JOBID" large
 '
@@ -229,6 +271,13 @@ test_expect_success 'the job ends in mid-transfer: the future says so' '
 	end_reactive &&
 	test "$(cat status)" = 1 &&
 	grep "^huge2: " out
+'
+
+test_expect_success 'a pending job: EAGAIN by flag, else the wait has its limit' '
+	held=$(run_timeout 30 flux submit --urgency=hold -N1 -n1 -o userrc="$BCAST_RC" true) &&
+	capi_check nowait "$held" file &&
+	capi_check pending "$held" file &&
+	run_timeout 20 flux cancel "$held"
 '
 
 test_expect_success 'no plugin: ENOSYS, and what to do' '

@@ -10,6 +10,7 @@ use crate::bcast::name::RawName;
 use crate::errno::Errno;
 use crate::ffi::types::flux_future_t;
 use crate::flux::cstr;
+use crate::flux::guard;
 use crate::flux::guard::guard;
 use crate::flux::promise;
 
@@ -113,21 +114,23 @@ pub extern "C" fn flux_bcast_version_string() -> *const c_char {
 #[unsafe(no_mangle)]
 #[allow(unreachable_pub, reason = "exported to C by name")]
 pub unsafe extern "C" fn flux_bcast_is_final(f: *mut flux_future_t) -> bool {
-    guard(|| {
-        // SAFETY: as the caller vouches.
-        let transfer = unsafe { transfer(f) }?;
-        // SAFETY: as the caller vouches.
-        if !unsafe { promise::is_ready(f) } {
-            return Ok(false);
-        }
-        // SAFETY: as the caller vouches.
-        if unsafe { promise::has_error(f) } {
-            return Ok(transfer.report().is_some());
-        }
-        // SAFETY: as the caller vouches; ready, so this does not wait.
-        let value = unsafe { promise::result::<Final>(f) };
-        Ok::<_, Errno>(value.is_ok())
-    })
+    // After a panic nothing more comes.
+    guard::is_poisoned()
+        || guard(|| {
+            // SAFETY: as the caller vouches.
+            let transfer = unsafe { transfer(f) }?;
+            // SAFETY: as the caller vouches.
+            if !unsafe { promise::is_ready(f) } {
+                return Ok(false);
+            }
+            // SAFETY: as the caller vouches.
+            if unsafe { promise::has_error(f) } {
+                return Ok(transfer.is_over());
+            }
+            // SAFETY: as the caller vouches; ready, so this does not wait.
+            let value = unsafe { promise::result::<Final>(f) };
+            Ok::<_, Errno>(value.is_ok())
+        })
 }
 
 /// See `include/flux-bcast.h`.

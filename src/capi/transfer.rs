@@ -10,6 +10,7 @@ use std::cell::OnceCell;
 use std::cell::RefCell;
 use std::ffi::CString;
 use std::rc::Rc;
+use std::rc::Weak;
 
 use crate::bcast::report::Failure;
 use crate::client::Client;
@@ -17,8 +18,10 @@ use crate::client::ClientEvent;
 use crate::client::Send;
 use crate::client::Summary;
 use crate::errno::Errno;
+use crate::ffi::host;
 use crate::flux::error::Error;
 use crate::flux::error::Result;
+use crate::flux::guard;
 use crate::flux::handle::Connection;
 use crate::flux::handle::Handle;
 use crate::flux::promise::Context;
@@ -26,6 +29,11 @@ use crate::flux::promise::Fulfiller;
 
 use super::options::c_text;
 use super::report::Report;
+
+thread_local! {
+    /// Whoever waits on this thread.
+    static WAITING: RefCell<Vec<(Weak<Transfer>, Fulfiller)>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Value of a fulfilment that is not the last one.
 pub(super) struct Progress;
@@ -56,6 +64,8 @@ pub(super) struct Transfer {
     targets: Cell<Option<usize>>,
     id: OnceCell<CString>,
     report: OnceCell<Report>,
+    /// The future has got an error for good.
+    refused: Cell<bool>,
 }
 
 impl Transfer {
@@ -70,6 +80,7 @@ impl Transfer {
             targets: Cell::new(None),
             id: OnceCell::new(),
             report: OnceCell::new(),
+            refused: Cell::new(false),
         }
     }
 
@@ -97,6 +108,11 @@ impl Transfer {
         self.report.get()
     }
 
+    /// True if nothing more comes.
+    pub(super) fn is_over(&self) -> bool {
+        self.report().is_some() || self.refused.get()
+    }
+
     /// Begins, for whoever has begun to wait; at `uri` or on their connection.
     pub(super) fn begin(
         self: &Rc<Self>,
@@ -105,6 +121,7 @@ impl Transfer {
         uri: Option<&str>,
         send: Send,
     ) {
+        self.enlist(fulfiller);
         if let Err(error) = self.try_begin(fulfiller, context, uri, send) {
             let why = Failure::client(error.errno().raw(), error.to_string());
             self.finish(fulfiller, Report::without_transfer(&why));
@@ -134,6 +151,30 @@ impl Transfer {
         Ok(())
     }
 
+    /// After a panic no callback of ours runs on this thread any more, so
+    /// nobody must go on waiting. (In a job shell the plugin sees to that.)
+    fn enlist(self: &Rc<Self>, fulfiller: &Fulfiller) {
+        if host::is_shell() {
+            return;
+        }
+        WAITING.with_borrow_mut(|waiting| {
+            waiting.retain(|(transfer, _)| {
+                let transfer = transfer.upgrade();
+                transfer.is_some_and(|transfer| transfer.state() != State::Ended)
+            });
+            waiting.push((Rc::downgrade(self), fulfiller.clone()));
+        });
+        guard::on_panic(|report| {
+            let error = Error::with_text(Errno::ENOTRECOVERABLE, report.to_string());
+            for (transfer, fulfiller) in WAITING.take() {
+                let transfer = transfer.upgrade();
+                if transfer.is_some_and(|transfer| transfer.state() != State::Ended) {
+                    fulfiller.fatal_error(&error);
+                }
+            }
+        });
+    }
+
     fn connect(&self, uri: &str, context: Context) -> Result<Handle> {
         let connection = Connection::open(Some(uri))?;
         connection.set_reactor(context.reactor)?;
@@ -146,6 +187,7 @@ impl Transfer {
     /// work goes on in a reactor that nobody runs, unless it has ended.
     pub(super) fn refuse(&self, fulfiller: &Fulfiller) {
         if self.state() != State::Ended {
+            self.refused.set(true);
             let text = "this future is waited for without a continuation";
             fulfiller.fatal_error(&Error::with_text(Errno::EINVAL, text));
         }

@@ -53,7 +53,6 @@ static void transfer_cb (flux_future_t *f, void *arg)
 {
     struct transfer *t = arg;
     struct program *p = t->program;
-    const char *problem;
     uint64_t done;
 
     if (!flux_bcast_is_final (f)) {
@@ -67,11 +66,12 @@ static void transfer_cb (flux_future_t *f, void *arg)
         flux_future_reset (f);
         return;
     }
-    problem = flux_bcast_get_error_text (f);
     if (flux_future_get (f, NULL) == 0)
         printf ("%s: on %d ranks\n", t->file, flux_bcast_get_rank_count (f));
     else {
-        printf ("%s: %s\n", t->file, problem);
+        const char *problem = flux_bcast_get_error_text (f);
+
+        printf ("%s: %s\n", t->file, problem ? problem : strerror (errno));
         p->failed++;
     }
     fflush (stdout);

@@ -212,6 +212,55 @@ static void unique (void)
     flux_future_destroy (f);
 }
 
+/* Sends a line to one name again and again; the argument says which flags.
+ * Prints the errno of the result and what is there of each rank.
+ */
+static void flags (void)
+{
+    flux_bcast_opts_t *o = make (atoi (arg));
+
+    OK (flux_bcast_opts_add_memory (o, "line\n", 5, "f") == 0);
+    OK (flux_bcast_opts_set_dest (o, "flags/f") == 0);
+    flux_future_t *f = start (o);
+    printf ("%d", result (f));
+    for (int i = 0; i < flux_bcast_get_rank_count (f); i++)
+        printf (" %d", flux_bcast_get_rank_state (f, i));
+    printf ("\n");
+    flux_future_destroy (f);
+}
+
+/* A directory in small pieces; and the same host by its name.
+ */
+static void directory (void)
+{
+    flux_bcast_opts_t *o = make (FLUX_BCAST_TIMES | FLUX_BCAST_SYNC);
+
+    OK (flux_bcast_opts_add_path (o, arg, "copy") == 0);
+    OK (flux_bcast_opts_set_chunk (o, 512) == 0);
+    OK (flux_bcast_opts_set_batch (o, 1000) == 0);
+    OK (flux_bcast_opts_set_window (o, 5000) == 0);
+    flux_future_t *f = start (o);
+    OK (result (f) == 0);
+    OK (flux_bcast_get_rank_path_count (f, 0) == 1);
+    /* the same to the host that the first rank is on */
+    o = make (FLUX_BCAST_TRUNC);
+    OK (flux_bcast_opts_add_memory (o, "x", 1, "by-host") == 0);
+    OK (flux_bcast_opts_set_hosts (o, flux_bcast_get_rank_host (f, 0)) == 0);
+    flux_future_t *f2 = start (o);
+    OK (result (f2) == 0);
+    OK (flux_bcast_get_rank (f2, 0) == 0);
+    flux_future_destroy (f2);
+    /* a host that the job does not have */
+    o = make (FLUX_BCAST_TRUNC);
+    OK (flux_bcast_opts_add_memory (o, "x", 1, "by-host") == 0);
+    OK (flux_bcast_opts_set_exclude_hosts (o, "nowhere[1-3]") == 0);
+    f2 = start (o);
+    OK (result (f2) == EINVAL);
+    OK (strstr (flux_bcast_get_error_text (f2), "nowhere1") != NULL);
+    flux_future_destroy (f2);
+    flux_future_destroy (f);
+}
+
 /* --- progress and result ----------------------------------------------------- */
 
 static void progress (void)
@@ -497,6 +546,7 @@ static void mixed (void)
     flux_future_reset (w.f);
     OK (flux_future_then (w.f, -1., on_news, &w) == 0);
     INT_FAILS (EINVAL, flux_future_get (w.f, NULL));
+    OK (flux_bcast_is_final (w.f));
     flux_future_destroy (w.f);
     flux_watcher_destroy (w.timer);
 }
@@ -588,6 +638,8 @@ static const struct {
     { "sources", sources },
     { "targets", targets },
     { "unique", unique },
+    { "flags", flags },
+    { "directory", directory },
     { "progress", progress },
     { "accessors", accessors },
     { "exists", exists },
