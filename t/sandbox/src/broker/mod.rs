@@ -1,7 +1,7 @@
 //! The instance: one process that plays all brokers.
 //!
-//! Clients connect to the socket of a rank and exchange messages ([`router`]);
-//! jobs are allotted ([`alloc`]), run ([`exec`]) and recorded ([`eventlog`]).
+//! Clients connect to the socket of a rank and exchange messages (`router`);
+//! jobs are allotted (`alloc`), run (`exec`) and recorded (`eventlog`).
 //! Everything happens on one reactor, one message at a time, so messages keep
 //! their order from any sender to any receiver.
 

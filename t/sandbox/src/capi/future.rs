@@ -6,8 +6,9 @@ use std::rc::Rc;
 use super::{borrow, fail, give, status, take, text};
 use crate::errno::Errno;
 use crate::host::aux::Free;
-use crate::host::future::{Future, Init, Value};
+use crate::host::future::{Future, Init};
 use crate::host::handle::Handle;
+use crate::host::outcome::Value;
 use crate::host::reactor::Reactor;
 
 /// A function that gets a future: init or continuation.

@@ -1,7 +1,7 @@
 //! The functions of `include/flux_abi.h` that libflux-core has, exported to C.
 //!
 //! To add one: declare it in `include/flux_abi.h`, define it here in the file of
-//! its subject with [`export!`] (in `src/bin/flux-shell/capi.rs` when it is one
+//! its subject with `export!` (in `src/bin/flux-shell/capi.rs` when it is one
 //! of the shell; in `csrc/variadic.c` when it is variadic), and nothing else:
 //! both libraries export every such function.
 #![expect(unsafe_code, reason = "the C boundary")]

@@ -7,13 +7,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::ffi::{CString, c_void};
+use std::ffi::c_void;
 use std::rc::{Rc, Weak};
 
 use crate::errno::Errno;
-use crate::host::aux::{Aux, Free};
+use crate::host::aux::Aux;
 use crate::host::dispatch::MsgHandler;
 use crate::host::handle::Handle;
+use crate::host::outcome::{Failure, Value};
 use crate::host::reactor::{Kind, Reactor, Watcher};
 use crate::wire::Message;
 
@@ -21,69 +22,6 @@ use crate::wire::Message;
 pub type Init = Box<dyn Fn(&Rc<Future>)>;
 /// Runs when a result is there.
 pub type Continuation = Rc<dyn Fn(&Rc<Future>)>;
-
-/// A value as a user gave it, freed when it is replaced.
-#[derive(Debug)]
-pub struct Value {
-    ptr: *mut c_void,
-    free: Option<Free>,
-    message: Option<Rc<Message>>,
-}
-
-impl Value {
-    /// A value of C.
-    pub fn from_c(ptr: *mut c_void, free: Option<Free>) -> Self {
-        Self {
-            ptr,
-            free,
-            message: None,
-        }
-    }
-
-    /// A response; C sees the message's address.
-    pub fn from_message(msg: Rc<Message>) -> Self {
-        Self {
-            ptr: Rc::as_ptr(&msg).cast_mut().cast(),
-            free: None,
-            message: Some(msg),
-        }
-    }
-}
-
-impl Drop for Value {
-    fn drop(&mut self) {
-        if let Some(free) = self.free
-            && !self.ptr.is_null()
-        {
-            free_value(free, self.ptr);
-        }
-    }
-}
-
-#[expect(unsafe_code, reason = "calls a destructor given by C")]
-fn free_value(free: Free, ptr: *mut c_void) {
-    // SAFETY: the user gave the destructor for this value; a Value is dropped
-    // once.
-    unsafe { free(ptr) };
-}
-
-/// An error number and its text, if it has one of its own.
-#[derive(Debug)]
-pub struct Failure {
-    /// The number.
-    pub errno: Errno,
-    text: CString,
-}
-
-impl Failure {
-    fn new(errno: Errno, text: Option<&str>) -> Self {
-        let text = match text {
-            Some(text) => crate::wire::name(text),
-            None => crate::wire::name(&errno.text()),
-        };
-        Self { errno, text }
-    }
-}
 
 type Outcome = Result<Value, Failure>;
 

@@ -9,6 +9,7 @@ pub mod aux;
 pub mod dispatch;
 pub mod future;
 pub mod handle;
+pub mod outcome;
 pub mod plugin;
 pub mod reactor;
 pub mod rpc;

@@ -4,8 +4,9 @@ use std::rc::Rc;
 
 use crate::errno::Errno;
 use crate::host::dispatch::Match;
-use crate::host::future::{Future, Value};
+use crate::host::future::Future;
 use crate::host::handle::Handle;
+use crate::host::outcome::Value;
 use crate::wire::{
     self, FLAG_NORESPONSE, FLAG_STREAMING, FLAG_UPSTREAM, Message, NODEID_UPSTREAM,
 };
