@@ -40,10 +40,13 @@ test_expect_success 'a task of another job' '
 test_expect_success REAL_FLUX 'the initial program of an instance: all nodes of its job' '
 	cat >initial <<-"EOT" &&
 	#!/bin/sh
-	# The job tmpdirs are those of the shells that run the brokers.
-	flux bcast "$1/file" &&
+	# The job tmpdirs are those of the shells that run the brokers, which the
+	# initial program itself does not see.
+	flux bcast -v "$1/file" >"$1/placed" &&
 	flux --parent bcast --force "$(flux getattr jobid)" "$1/file" &&
-	flux exec sh -c "sha256sum <\"\$FLUX_JOB_TMPDIR/file\"" >"$1/sums"
+	while read -r rank host path; do
+		sha256sum <"$path" || exit 1
+	done <"$1/placed" >"$1/sums"
 	EOT
 	chmod +x initial &&
 	run_timeout 120 flux run -N4 -n4 -o userrc="$BCAST_RC" flux start "$PWD/initial" "$PWD" &&
@@ -54,10 +57,14 @@ test_expect_success REAL_FLUX 'the initial program of an instance: all nodes of 
 test_expect_success REAL_FLUX 'a batch script' '
 	cat >batch <<-"EOT" &&
 	#!/bin/sh
-	flux bcast file && flux exec sh -c "sha256sum <\"\$FLUX_JOB_TMPDIR/file\"" >sums.batch
+	flux bcast -v file >placed.batch &&
+	while read -r rank host path; do
+		sha256sum <"$path" || exit 1
+	done <placed.batch >sums.batch
 	EOT
 	id=$(run_timeout 60 flux batch -N2 -n2 -o userrc="$BCAST_RC" --output=batch.out batch) &&
 	run_timeout 120 flux job attach "$id" &&
+	test "$(wc -l <sums.batch)" = 2 &&
 	test "$(sort -u sums.batch)" = "$(sha256sum <file)"
 '
 

@@ -21,7 +21,14 @@ pub struct Failure {
     pub errno: i32,
     /// One line for people: what failed, with the path where there is one.
     pub text: String,
+    /// What [`TMPDIR`] in the text stands for on that rank. It is another path
+    /// on every rank, and the same error should read the same everywhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tmpdir: Option<RawName>,
 }
+
+/// Stands for the job's temporary directory in the text of a failure.
+pub const TMPDIR: &str = "$FLUX_JOB_TMPDIR";
 
 impl Failure {
     /// A failure on a shell rank.
@@ -30,6 +37,7 @@ impl Failure {
             rank: Some(rank),
             errno,
             text: text.into(),
+            tmpdir: None,
         }
     }
 
@@ -39,6 +47,15 @@ impl Failure {
             rank: None,
             errno,
             text: text.into(),
+            tmpdir: None,
+        }
+    }
+
+    /// The text with the rank's own paths.
+    pub fn full_text(&self) -> String {
+        match &self.tmpdir {
+            Some(dir) => self.text.replace(TMPDIR, &dir.to_string()),
+            None => self.text.clone(),
         }
     }
 }
@@ -46,8 +63,8 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.rank {
-            Some(rank) => write!(f, "rank {rank}: {}", self.text),
-            None => f.write_str(&self.text),
+            Some(rank) => write!(f, "rank {rank}: {}", self.full_text()),
+            None => f.write_str(&self.full_text()),
         }
     }
 }
@@ -108,7 +125,7 @@ pub struct Fold {
     pub ranks: IdSet,
     /// errno(3) value.
     pub errno: i32,
-    /// One line for people.
+    /// One line for people: with a rank's own paths if it is the only one.
     pub text: String,
 }
 
@@ -116,6 +133,7 @@ pub struct Fold {
 /// rank of each group.
 pub fn fold(results: &[RankResult]) -> Vec<Fold> {
     let mut folds: Vec<Fold> = Vec::new();
+    let mut full = Vec::new();
     let mut sorted: Vec<&RankResult> = results.iter().collect();
     sorted.sort_by_key(|result| result.rank);
     for result in sorted {
@@ -129,11 +147,19 @@ pub fn fold(results: &[RankResult]) -> Vec<Fold> {
             Some(fold) => {
                 fold.ranks.insert(result.rank);
             }
-            None => folds.push(Fold {
-                ranks: IdSet::from_iter([result.rank]),
-                errno: failure.errno,
-                text: failure.text.clone(),
-            }),
+            None => {
+                full.push(failure.full_text());
+                folds.push(Fold {
+                    ranks: IdSet::from_iter([result.rank]),
+                    errno: failure.errno,
+                    text: failure.text.clone(),
+                });
+            }
+        }
+    }
+    for (fold, full) in folds.iter_mut().zip(full) {
+        if fold.ranks.len() == 1 {
+            fold.text = full;
         }
     }
     folds
@@ -183,5 +209,22 @@ mod tests {
             .map(|f| format!("{} {}", f.ranks, f.text))
             .collect();
         assert_eq!(lines, ["0 b", "2-4 a"]);
+    }
+
+    #[test]
+    fn paths_are_a_ranks_own_where_it_is_alone() {
+        let failed = |rank, text: &str| RankResult {
+            rank,
+            outcome: Outcome::Failed(Failure {
+                tmpdir: Some(format!("/tmp/{rank}").as_str().into()),
+                ..Failure::on(rank, libc::EEXIST, format!("open {TMPDIR}/{text}: bad"))
+            }),
+        };
+        let folds = fold(&[failed(0, "f"), failed(1, "f"), failed(2, "g")]);
+        let texts: Vec<&str> = folds.iter().map(|f| f.text.as_str()).collect();
+        assert_eq!(
+            texts,
+            ["open $FLUX_JOB_TMPDIR/f: bad", "open /tmp/2/g: bad"]
+        );
     }
 }

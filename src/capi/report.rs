@@ -74,7 +74,7 @@ impl Report {
     pub(super) fn without_transfer(why: &Failure) -> Self {
         Self {
             errno: Some(Errno::or_eio(why.errno)),
-            text: c_text(&why.text),
+            text: c_text(&why.full_text()),
             ranks: Vec::new(),
             bytes: 0,
             seconds: 0.0,
@@ -132,7 +132,7 @@ fn rank(result: &RankResult, hosts: &[String]) -> Rank {
         host: c_text(hosts.get(result.rank as usize).map_or("", String::as_str)),
         state,
         errnum: failure.map_or(0, |failure| Errno::or_eio(failure.errno).raw()),
-        text: failure.map_or_else(CString::default, |failure| c_text(&failure.text)),
+        text: failure.map_or_else(CString::default, |failure| c_text(&failure.full_text())),
         paths: copies
             .iter()
             .map(|copy| CString::new(copy.path.as_bytes()).unwrap_or_default())

@@ -268,6 +268,7 @@ impl Inner {
         };
         let place = Place {
             base: shelf.dir().to_path_buf(),
+            is_tmpdir: false,
             dest: Dest {
                 path: Some(RawName::from(format!("{rank}/").as_str())),
                 mkdir: true,

@@ -21,6 +21,7 @@ use rustix::fs::FileType;
 use rustix::fs::Mode;
 use rustix::io::retry_on_intr;
 
+use crate::bcast::name::RawName;
 use crate::bcast::spec::Dest;
 use crate::errno::Errno;
 
@@ -261,8 +262,12 @@ impl Finder {
                 (Ok(next), _) => next,
                 (Err(rustix::io::Errno::NOENT), Component::Normal(name)) => {
                     if missing == Missing::Refuse {
-                        return Err(FileError::new(Errno::ENOENT, "open", &shown)
-                            .with_hint("no such directory; it is made only on request"));
+                        return Err(FileError::new(Errno::ENOENT, "open", &shown).with_hint(
+                            format!(
+                                "missing for {}; made only with mkdir",
+                                RawName::from(wanted)
+                            ),
+                        ));
                     }
                     self.make(dir, Path::new(name), &shown, Sharing::Anybody)?
                 }

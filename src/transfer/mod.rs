@@ -10,5 +10,6 @@ pub mod ask;
 pub mod driver;
 pub mod edge;
 pub mod reader;
+pub(crate) mod told;
 pub(crate) mod worker;
 pub mod writer;

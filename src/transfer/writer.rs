@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use crossbeam_channel as channel;
 
+use super::told::told;
 use super::worker;
 use crate::bcast::frame::Frame;
 use crate::bcast::id::TransferId;
@@ -33,6 +34,8 @@ use crate::flux::wakeup::wakeup;
 pub struct Place {
     /// The job's temporary directory on this rank.
     pub base: PathBuf,
+    /// It is `FLUX_JOB_TMPDIR`, and errors call it so.
+    pub is_tmpdir: bool,
     /// Where the copy goes.
     pub dest: Dest,
     /// How it is made.
@@ -171,11 +174,12 @@ fn run(
 ) {
     let start = Instant::now();
     let fail = |error: &file::FileError| {
-        SinkEvent::Failed(Failure::on(
-            place.rank,
-            error.errno().raw(),
-            error.to_string(),
-        ))
+        let failure = Failure::on(place.rank, error.errno().raw(), error.to_string());
+        SinkEvent::Failed(if place.is_tmpdir {
+            told(&place.base, failure)
+        } else {
+            failure
+        })
     };
     let context = file::Context {
         transfer: place.transfer.to_string(),
@@ -201,7 +205,16 @@ fn run(
         let event = match command {
             // The data has a gap from here on: an abort follows.
             Command::Frame(_) | Command::Prepare if cancel.load(Ordering::Relaxed) => continue,
-            Command::Frame(frame) => write(&mut sink, &frame, place.rank),
+            Command::Frame(frame) => match frame.item() {
+                Ok(item) => match sink.item(item) {
+                    Ok(()) => SinkEvent::Wrote,
+                    Err(error) => fail(&error),
+                },
+                Err(error) => {
+                    let errno = Errno::EPROTO.raw();
+                    SinkEvent::Failed(Failure::on(place.rank, errno, error.to_string()))
+                }
+            },
             Command::Prepare => match sink.prepare() {
                 Ok(_) => SinkEvent::Prepared,
                 Err(error) => fail(&error),
@@ -246,17 +259,4 @@ fn placed(copies: &[file::Committed], start: Instant) -> Vec<Placed> {
         micros,
     };
     copies.iter().map(one).collect()
-}
-
-/// Writes a frame.
-fn write(sink: &mut file::Sink, frame: &Frame, rank: u32) -> SinkEvent {
-    let failed =
-        |errno: Errno, text: String| SinkEvent::Failed(Failure::on(rank, errno.raw(), text));
-    match frame.item() {
-        Ok(item) => match sink.item(item) {
-            Ok(()) => SinkEvent::Wrote,
-            Err(error) => failed(error.errno(), error.to_string()),
-        },
-        Err(error) => failed(Errno::EPROTO, error.to_string()),
-    }
 }

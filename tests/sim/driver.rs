@@ -95,6 +95,7 @@ impl World<'_> {
                     rank: self.nodes[node].rank,
                     errno: libc::EPROTO,
                     text: "damaged message".into(),
+                    tmpdir: None,
                 };
                 self.feed(node, Input::Broken(why))?;
                 self.answer(node, Answer::Refused(libc::EPROTO, "damaged message"));

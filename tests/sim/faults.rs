@@ -117,6 +117,7 @@ impl World<'_> {
             rank: self.nodes[node].rank,
             errno: libc::ESHUTDOWN,
             text: "the job is ending".into(),
+            tmpdir: None,
         };
         self.feed(node, Input::Shutdown(why))?;
         if self.nodes[node].is_busy() {

@@ -87,6 +87,7 @@ impl Relay {
                     rank: self.rank,
                     errno: libc::EPROTO,
                     text: "told to commit before the data was complete".into(),
+                    tmpdir: None,
                 };
                 self.broken(why, out);
                 return;
@@ -132,6 +133,7 @@ impl Relay {
                 rank: self.rank,
                 errno: libc::ECONNRESET,
                 text: "the sender is gone".into(),
+                tmpdir: None,
             },
             out,
         );

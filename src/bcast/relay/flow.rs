@@ -37,6 +37,7 @@ impl Relay {
                 rank: self.rank,
                 errno: libc::EPROTO,
                 text,
+                tmpdir: None,
             };
             self.broken(why, out);
             out.push(Output::Ack {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::ArgGroup;
 use clap::Parser;
 use clap::ValueEnum;
+use flux_bcast::bcast::message::CHUNK_MAX;
 use flux_bcast::hostlist;
 use flux_bcast::idset::IdSet;
 use flux_bcast::units::parse_fsd;
@@ -127,7 +128,7 @@ pub(crate) struct Args {
     pub(crate) hosts: Option<String>,
 
     /// Leave these ranks (or hosts) out
-    #[arg(short = 'x', long, value_name = "TARGETS", value_parser = hosts)]
+    #[arg(short = 'x', long, value_name = "TARGETS", value_parser = targets)]
     pub(crate) exclude: Option<String>,
 
     /// Arity of the tree (default: that of the brokers)
@@ -135,7 +136,7 @@ pub(crate) struct Args {
     pub(crate) fanout: Option<u32>,
 
     /// Bytes of a chunk (default 4k)
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = chunk)]
     pub(crate) chunk: Option<u64>,
 
     /// Most bytes of data in one message (default 120k)
@@ -295,17 +296,33 @@ fn parse_mode(text: &str) -> Result<u32, String> {
 }
 
 fn size(text: &str) -> Result<u64, String> {
-    match parse_size(text) {
-        Ok(0) => Err("must be at least 1".into()),
-        other => other,
+    match parse_size(text)? {
+        0 => Err("must be at least 1 byte".into()),
+        size => Ok(size),
     }
 }
 
-/// A host list as it was given; a set of ranks reads as one as well.
+fn chunk(text: &str) -> Result<u64, String> {
+    match size(text)? {
+        size if size > u64::from(CHUNK_MAX) => {
+            Err(format!("must be at most {CHUNK_MAX} bytes"))
+        }
+        size => Ok(size),
+    }
+}
+
 fn hosts(text: &str) -> Result<String, String> {
     match hostlist::expand(text) {
         Ok(_) => Ok(text.to_owned()),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Ranks or hosts.
+fn targets(text: &str) -> Result<String, String> {
+    match text.parse::<IdSet>() {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => hosts(text),
     }
 }
 

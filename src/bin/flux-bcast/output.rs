@@ -64,7 +64,7 @@ pub(crate) fn failures(summary: &Summary) -> Vec<String> {
         let text = match why.rank {
             Some(rank) => {
                 let who = report::who(&IdSet::from_iter([rank]), &summary.hosts);
-                format!("{who}: {}", why.text)
+                format!("{who}: {}", why.full_text())
             }
             None => why.text.clone(),
         };
@@ -211,7 +211,7 @@ pub(crate) fn json(summary: &Summary) {
                 "host": summary.hosts.get(result.rank as usize),
                 "state": state(summary, result),
                 "errno": failure.map_or(0, |failure| failure.errno),
-                "error": failure.map(|failure| &failure.text),
+                "error": failure.map(|failure| failure.full_text()),
                 "paths": paths,
                 "bytes": copies.iter().map(|copy| copy.bytes).sum::<u64>(),
                 "seconds": seconds(copies),
@@ -223,7 +223,7 @@ pub(crate) fn json(summary: &Summary) {
         "bytes": summary.bytes,
         "seconds": summary.elapsed.as_secs_f64(),
         "errno": summary.why.as_ref().map_or(0, |why| why.errno),
-        "error": summary.why.as_ref().map(|why| &why.text),
+        "error": summary.why.as_ref().map(|why| why.full_text()),
         "ranks": ranks,
     });
     line(&object.to_string());

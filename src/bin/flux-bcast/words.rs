@@ -84,7 +84,7 @@ pub(crate) fn sort(
     if words.is_empty() {
         return Err(match job {
             Some(job) => format!("no source is given, only the job {job}"),
-            None => "no source is given".into(),
+            None => "no source is given; it takes [JOBID] SOURCE... [DEST]".into(),
         });
     }
     if words.iter().any(|word| word.is_empty()) {

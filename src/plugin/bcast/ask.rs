@@ -34,6 +34,8 @@ use crate::transfer::ask::Listed;
 use crate::transfer::ask::Listing;
 use crate::transfer::ask::Remove;
 use crate::transfer::ask::Removed;
+use crate::transfer::told::told;
+use crate::transfer::told::told_text;
 use crate::transfer::worker;
 
 /// Questions that are being answered. Dropped, they are answered with ECANCELED.
@@ -77,7 +79,11 @@ impl Bcast {
         });
         match asked {
             Ok((base, dest, inspect)) => self.run_errand(request, move || {
-                file::inspect(&base, &dest, &inspect.policy, &inspect.names)
+                let mut found = file::inspect(&base, &dest, &inspect.policy, &inspect.names)?;
+                for (_, text) in found.copies.iter_mut().filter_map(|c| c.refused.as_mut()) {
+                    *text = told_text(&base, text);
+                }
+                Ok(found)
             }),
             Err(error) => refuse(request, &error),
         }
@@ -123,7 +129,7 @@ impl Bcast {
                             .map(|path| (path.clone(), registry.remove(&path)))
                             .collect(),
                     });
-                    Ok(removed(rank, done))
+                    Ok(removed(rank, &base, done))
                 });
             }
             Err(error) => refuse(request, &error),
@@ -148,6 +154,7 @@ impl Bcast {
             errands.last
         };
         let this = Rc::downgrade(self);
+        let base = self.tmpdir().unwrap_or_default();
         let started = self
             .handle
             .reactor()
@@ -162,7 +169,8 @@ impl Bcast {
                         Ok(answer) => request.respond_json(&answer),
                         Err(error) => {
                             let error: FileError = error;
-                            request.fail(error.errno(), Some(&error.to_string()))
+                            let text = told_text(&base, &error.to_string());
+                            request.fail(error.errno(), Some(&text))
                         }
                     };
                 })
@@ -223,7 +231,11 @@ fn at(base: &Path, path: &RawName) -> RawName {
     RawName::from(base.join(path.as_path()))
 }
 
-fn removed(rank: u32, done: Vec<(RawName, std::result::Result<(), FileError>)>) -> Removed {
+fn removed(
+    rank: u32,
+    base: &Path,
+    done: Vec<(RawName, std::result::Result<(), FileError>)>,
+) -> Removed {
     let mut removed = Removed {
         gone: Vec::new(),
         failed: Vec::new(),
@@ -233,7 +245,7 @@ fn removed(rank: u32, done: Vec<(RawName, std::result::Result<(), FileError>)>) 
             Ok(()) => removed.gone.push(path),
             Err(error) => {
                 let failure = Failure::on(rank, error.errno().raw(), error.to_string());
-                removed.failed.push(failure);
+                removed.failed.push(told(base, failure));
             }
         }
     }

@@ -24,6 +24,7 @@ use crate::transfer::ask::Credit;
 use crate::transfer::ask::Fetch;
 use crate::transfer::reader::Reader;
 use crate::transfer::reader::SourceEvent;
+use crate::transfer::told::told_text;
 
 /// What clients fetch from here, by transfer.
 #[derive(Debug, Default)]
@@ -138,7 +139,8 @@ impl Bcast {
             SourceEvent::Frame(frame) => fetches.send(transfer, &frame),
             SourceEvent::Failed(error) => {
                 if let Some(fetch) = fetches.open.remove(&transfer) {
-                    let text = error.to_string();
+                    let base = self.tmpdir().unwrap_or_default();
+                    let text = told_text(&base, &error.to_string());
                     let _ = fetch.stream.fail(error.errno(), Some(&text));
                 }
             }

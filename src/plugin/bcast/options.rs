@@ -128,7 +128,7 @@ impl Options {
         if let Some(stall) = get.duration("stall")? {
             tuning.stall = stall.as_secs_f64();
         }
-        tuning.check().map_err(|error| format!("bcast: {error}"))?;
+        tuning.check().map_err(|error| format!("bcast.{error}"))?;
         let idset = |key| {
             get.text(key)?
                 .map(|text| {

@@ -15,6 +15,7 @@ use crate::errno::Errno;
 use crate::flux::error::Error;
 use crate::flux::error::Result;
 use crate::hostlist;
+use crate::idset::IdSet;
 
 /// Each broker's parent in the overlay network.
 pub(super) type Overlay = BTreeMap<u32, u32>;
@@ -93,9 +94,14 @@ fn invalid(text: String) -> Error {
 fn targets(request: &PlanRequest, hosts: &[String]) -> Result<Vec<u32>> {
     let size = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
     for set in [&request.ranks, &request.exclude].into_iter().flatten() {
-        if let Some(rank) = set.last().filter(|&rank| rank >= size) {
+        let strangers: IdSet = set.iter().filter(|rank| *rank >= size).collect();
+        if !strangers.is_empty() {
+            let (what, are) = match strangers.len() {
+                1 => ("rank", "is"),
+                _ => ("ranks", "are"),
+            };
             return Err(invalid(format!(
-                "rank {rank} is not in the job, which has ranks 0-{}",
+                "{what} {strangers} {are} not in the job, which has ranks 0-{}",
                 size.saturating_sub(1)
             )));
         }

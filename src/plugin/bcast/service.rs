@@ -206,6 +206,7 @@ impl Bcast {
     pub(super) fn place(&self, open: &Open) -> Result<Place> {
         Ok(Place {
             base: self.tmpdir()?,
+            is_tmpdir: true,
             dest: self.render(&open.dest)?,
             policy: open.policy.clone(),
             transfer: open.transfer,

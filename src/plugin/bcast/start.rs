@@ -306,7 +306,7 @@ fn reasons(results: &[RankResult], why: Option<&Failure>, hosts: &[String]) -> V
         })
         .collect();
     if let Some(why) = why.filter(|why| why.rank.is_none() || lines.is_empty()) {
-        lines.push(format!("file broadcast: {}", why.text));
+        lines.push(format!("file broadcast: {}", why.full_text()));
     }
     if lines.is_empty()
         && results
