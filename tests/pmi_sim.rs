@@ -585,3 +585,91 @@ fn names_are_known_to_all_shells() {
         "cmd=lookup_result rc=1 msg=service_not_found\ncmd=appnum rc=0 appnum=0\n"
     );
 }
+
+/// Two shells with one rank each that may have several barriers under way.
+struct Pair([Provider; 2]);
+
+impl Pair {
+    fn new() -> Self {
+        let plan = Plan {
+            shells: vec![1, 1],
+            lanes: 1,
+            rounds: 1,
+            groups: true,
+            ..plan(3)
+        };
+        let sim = Sim::new(plan);
+        let mut pair = Self(sim.providers.try_into().unwrap());
+        for rank in [0, 1] {
+            pair.0[rank].accepted(ConnId(0));
+            let hello = format!("cmd=initack pmiid={rank}");
+            pair.say(rank, &hello);
+            pair.say(rank, "cmd=init pmi_version=1 pmi_subversion=1");
+        }
+        pair
+    }
+
+    /// Sends a line of a rank; returns what it hears and what goes to the
+    /// other shell.
+    fn say(&mut self, rank: usize, line: &str) -> (String, Vec<Vec<u8>>) {
+        Self::sort(self.0[rank].received(ConnId(0), format!("{line}\n").as_bytes()))
+    }
+
+    fn deliver(&mut self, to: usize, messages: Vec<Vec<u8>>) -> (String, Vec<Vec<u8>>) {
+        let actions = messages
+            .iter()
+            .flat_map(|bytes| self.0[to].peer(bytes))
+            .collect();
+        Self::sort(actions)
+    }
+
+    fn sort(actions: Vec<Action>) -> (String, Vec<Vec<u8>>) {
+        let mut said = Vec::new();
+        let mut messages = Vec::new();
+        for action in actions {
+            match action {
+                Action::Send(_, bytes) => said.extend(bytes),
+                Action::Peer { bytes, .. } => messages.push(bytes),
+                other => panic!("{other:?}"),
+            }
+        }
+        (String::from_utf8(said).unwrap(), messages)
+    }
+}
+
+#[test]
+fn a_key_put_while_a_round_is_under_way_is_in_the_next_one() {
+    let mut pair = Pair::new();
+    let (_, up) = pair.say(1, "cmd=barrier_in group=WORLD:1");
+    pair.say(1, "cmd=put kvsname=k key=late value=1");
+    pair.say(0, "cmd=barrier_in group=WORLD:1");
+    let (out, down) = pair.deliver(0, up);
+    assert_eq!(out, "cmd=barrier_out rc=0 tag=1\n");
+    pair.deliver(1, down);
+    let (got, _) = pair.say(0, "cmd=get kvsname=k key=late");
+    assert_eq!(
+        got, "cmd=get_result rc=4 msg=key_not_found\n",
+        "not yet common"
+    );
+
+    let (_, up) = pair.say(1, "cmd=barrier_in group=WORLD:2");
+    pair.say(0, "cmd=barrier_in group=WORLD:2");
+    pair.deliver(0, up);
+    let (got, _) = pair.say(0, "cmd=get kvsname=k key=late");
+    assert_eq!(got, "cmd=get_result rc=0 value=1\n");
+}
+
+#[test]
+fn a_barrier_that_overtakes_another_carries_its_keys_too() {
+    let mut pair = Pair::new();
+    pair.say(1, "cmd=put kvsname=k key=early value=1");
+    let (_, first) = pair.say(1, "cmd=barrier_in group=WORLD:1");
+    let (_, second) = pair.say(1, "cmd=barrier_in group=WORLD:2");
+    pair.deliver(0, first);
+    // Rank 0 enters the second one first.
+    pair.say(0, "cmd=barrier_in group=WORLD:2");
+    let (out, _) = pair.deliver(0, second);
+    assert_eq!(out, "cmd=barrier_out rc=0 tag=2\n");
+    let (got, _) = pair.say(0, "cmd=get kvsname=k key=early");
+    assert_eq!(got, "cmd=get_result rc=0 value=1\n");
+}
