@@ -4,20 +4,21 @@
 //! to its reactor, messages between shells to the job's service, the end of
 //! tasks and shells to its events, a failure to the job's exception.
 
+mod clients;
 mod job;
 mod options;
 
+use std::cell::Cell;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::collections::VecDeque;
 use std::ffi::CStr;
-use std::net::SocketAddr;
 use std::net::SocketAddrV4;
-use std::net::TcpStream;
 use std::rc::Rc;
 use std::rc::Weak;
 use std::time::Duration;
 
+use self::clients::Watches;
 use self::job::Job;
 use self::options::Options;
 use crate::errno::Errno;
@@ -28,8 +29,6 @@ use crate::flux::handle::Handle;
 use crate::flux::handle::Node;
 use crate::flux::log::Log;
 use crate::flux::message::Request;
-use crate::flux::reactor::FdWatcher;
-use crate::flux::reactor::Interest;
 use crate::flux::reactor::Reactor;
 use crate::flux::reactor::TimerWatcher;
 use crate::flux::shell::Shell;
@@ -38,10 +37,8 @@ use crate::pmi::ConnId;
 use crate::pmi::Ids;
 use crate::pmi::Level;
 use crate::pmi::Provider;
-use crate::sockets::Input;
 use crate::sockets::Output;
 use crate::sockets::Sockets;
-use crate::sockets::owner;
 
 /// The name under which the provider logs.
 const COMPONENT: &CStr = c"pmi-port";
@@ -52,9 +49,6 @@ const METHOD: &str = "pmi-port.peer";
 /// How long a barrier may wait for a rank that has left before the job ends:
 /// the rank may connect again, or its exit may tell more.
 const GRACE: Duration = Duration::from_secs(3);
-
-/// How long no client is accepted when descriptors have run out.
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// Variables that lead a client away from this provider.
 const MISLEADING: [&str; 3] = ["PMI_SPAWNED", "PMI_TOTALVIEW", "PMIX_NAMESPACE"];
@@ -78,23 +72,7 @@ struct Inner {
     watches: RefCell<Watches>,
     sockets: RefCell<Sockets>,
     pending: RefCell<Outgoing>,
-}
-
-#[derive(Debug, Default)]
-struct Watches {
-    listener: Option<FdWatcher>,
-    pause: Option<TimerWatcher>,
-    grace: Option<TimerWatcher>,
-    clients: HashMap<ConnId, Client>,
-}
-
-#[derive(Debug)]
-struct Client {
-    readable: FdWatcher,
-    /// Exists while something could not be written.
-    writable: Option<FdWatcher>,
-    /// Ends a connection without a handshake.
-    _deadline: TimerWatcher,
+    refusals: Cell<u32>,
 }
 
 /// Requests to other shells that are not answered yet.
@@ -134,6 +112,7 @@ impl Pmi {
             watches: RefCell::default(),
             sockets: RefCell::new(sockets),
             pending: RefCell::default(),
+            refusals: Cell::default(),
         });
         inner.listen()?;
         let weak = Weak::clone(&inner.me);
@@ -232,136 +211,6 @@ impl Inner {
         self.apply(actions);
     }
 
-    fn listen(&self) -> Result<()> {
-        let mut accept = self.callback(Inner::accept);
-        let sockets = self.sockets.borrow();
-        let watcher = FdWatcher::new(
-            self.reactor,
-            sockets.listener(),
-            Interest::Read,
-            move |_| accept(),
-        )?;
-        self.watches.borrow_mut().listener = Some(watcher);
-        Ok(())
-    }
-
-    fn accept(&self) {
-        // A bounded number, so that a flood does not keep the reactor busy.
-        for _ in 0..64 {
-            let accepted = self.sockets.borrow_mut().accept(|stream, peer| {
-                let admitted = self.admit(stream, peer);
-                if let Err(reason) = &admitted {
-                    self.log()
-                        .warn(format_args!("refused a client from {peer}: {reason}"));
-                }
-                admitted.is_ok()
-            });
-            match accepted {
-                Ok(Some(conn)) => {
-                    if let Err(error) = self.watch(conn) {
-                        self.log().warn(format_args!("refused a client: {error}"));
-                        self.sockets.borrow_mut().close(conn);
-                    } else {
-                        self.drive(|provider| provider.accepted(conn));
-                    }
-                }
-                Ok(None) => return,
-                Err(error) => return self.pause(&error),
-            }
-        }
-    }
-
-    /// Stops accepting for a while: the listener would be ready all the time.
-    fn pause(&self, error: &std::io::Error) {
-        self.log()
-            .warn(format_args!("cannot accept a client: {error}"));
-        let mut watches = self.watches.borrow_mut();
-        if let Some(listener) = &watches.listener {
-            listener.stop();
-        }
-        let resume = self.callback(|inner| {
-            if let Some(listener) = &inner.watches.borrow().listener {
-                listener.start();
-            }
-        });
-        watches.pause = TimerWatcher::new(self.reactor, PAUSE, None, resume).ok();
-    }
-
-    fn admit(&self, stream: &TcpStream, peer: SocketAddr) -> std::result::Result<(), String> {
-        if !self.options.uid_check {
-            return Ok(());
-        }
-        let here = stream.local_addr().map_err(|error| error.to_string())?;
-        let uid = owner::uid(peer, here).map_err(|error| error.to_string())?;
-        let mine = rustix::process::geteuid().as_raw();
-        if uid == mine {
-            Ok(())
-        } else {
-            Err(format!("it belongs to uid {uid}"))
-        }
-    }
-
-    fn watch(&self, conn: ConnId) -> Result<()> {
-        let mut read = self.callback(move |inner| inner.read(conn));
-        let deadline = self.callback(move |inner| {
-            inner.drive(|provider| provider.handshake_over(conn));
-        });
-        let sockets = self.sockets.borrow();
-        let fd = sockets.fd(conn).ok_or(Errno::EBADF)?;
-        let client = Client {
-            readable: FdWatcher::new(self.reactor, fd, Interest::Read, move |_| read())?,
-            writable: None,
-            _deadline: TimerWatcher::new(
-                self.reactor,
-                self.options.handshake_timeout,
-                None,
-                deadline,
-            )?,
-        };
-        self.watches.borrow_mut().clients.insert(conn, client);
-        Ok(())
-    }
-
-    fn read(&self, conn: ConnId) {
-        let input = self.sockets.borrow_mut().read(conn);
-        match input {
-            Input::Bytes(bytes) => self.drive(|provider| provider.received(conn, &bytes)),
-            Input::Nothing => {}
-            Input::End => {
-                let actions = self.hang_up(conn);
-                self.apply(actions);
-            }
-        }
-    }
-
-    fn write(&self, conn: ConnId) {
-        let output = self.sockets.borrow_mut().flush(conn);
-        match output {
-            Output::Done => {
-                if let Some(client) = self.watches.borrow_mut().clients.get_mut(&conn) {
-                    client.writable = None;
-                    client.readable.start();
-                }
-            }
-            Output::Blocked => {}
-            Output::End => {
-                let actions = self.hang_up(conn);
-                self.apply(actions);
-            }
-        }
-    }
-
-    fn hang_up(&self, conn: ConnId) -> Vec<Action> {
-        self.forget(conn);
-        self.provider.borrow_mut().closed(conn)
-    }
-
-    fn forget(&self, conn: ConnId) {
-        let client = self.watches.borrow_mut().clients.remove(&conn);
-        drop(client);
-        self.sockets.borrow_mut().close(conn);
-    }
-
     fn apply(&self, actions: Vec<Action>) {
         let mut queue = VecDeque::from(actions);
         while let Some(action) = queue.pop_front() {
@@ -390,23 +239,6 @@ impl Inner {
                 Action::Log(Level::Warning, text) => self.log().warn(format_args!("{text}")),
                 Action::Log(Level::Debug, text) => self.log().debug(format_args!("{text}")),
             }
-        }
-    }
-
-    /// Waits until a connection takes more, and reads nothing from it until
-    /// then.
-    fn block(&self, conn: ConnId) {
-        let mut write = self.callback(move |inner| inner.write(conn));
-        let sockets = self.sockets.borrow();
-        let mut watches = self.watches.borrow_mut();
-        let (Some(fd), Some(client)) = (sockets.fd(conn), watches.clients.get_mut(&conn))
-        else {
-            return;
-        };
-        if client.writable.is_none() {
-            client.readable.stop();
-            let watcher = FdWatcher::new(self.reactor, fd, Interest::Write, move |_| write());
-            client.writable = watcher.ok();
         }
     }
 
