@@ -44,7 +44,7 @@ install:
 	$(INSTALL) -m 755 $(BUILD)/libflux_bcast.so $(DESTDIR)$(PLUGINDIR)/bcast.so
 	$(INSTALL) -m 644 include/flux-bcast.h $(DESTDIR)$(INCLUDEDIR)
 	sed -e 's|@prefix@|$(PREFIX)|; s|@libdir@|$(LIBDIR)|; s|@includedir@|$(INCLUDEDIR)|' \
-		-e 's|@version@|$(VERSION)|' flux-bcast.pc.in \
+		-e 's|@version@|$(VERSION)|' include/flux-bcast.pc.in \
 		>$(DESTDIR)$(LIBDIR)/pkgconfig/flux-bcast.pc
 	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/flux-bcast.pc
 	cd $(BUILD) && $(INSTALL) -m 755 $(COMMANDS) $(DESTDIR)$(CMDDIR)
