@@ -367,11 +367,20 @@ impl Inner {
         let mut done = BTreeMap::new();
         let refused = why.is_some() || (!self.gather.partial && !self.failed.is_empty());
         if !refused {
-            match self.publish() {
-                Ok(published) => done = published,
-                Err(failure) => {
-                    if let Some(rank) = failure.rank {
-                        self.failed.insert(rank, failure);
+            // All at once, so that a failure takes everything back; or each for
+            // itself.
+            let fetched: Vec<u32> = self.fetched.keys().copied().collect();
+            let lot = match self.gather.partial {
+                true => 1,
+                false => fetched.len().max(1),
+            };
+            for ranks in fetched.chunks(lot) {
+                match self.publish(ranks) {
+                    Ok(published) => done.extend(published),
+                    Err(failure) => {
+                        if let Some(rank) = failure.rank {
+                            self.failed.insert(rank, failure);
+                        }
                     }
                 }
             }
@@ -405,14 +414,16 @@ impl Inner {
     }
 
     /// Gives what was fetched its names.
-    fn publish(&self) -> std::result::Result<BTreeMap<u32, Vec<Placed>>, Failure> {
+    fn publish(
+        &self,
+        ranks: &[u32],
+    ) -> std::result::Result<BTreeMap<u32, Vec<Placed>>, Failure> {
         let (Some(shelf), Some(plan)) = (&self.shelf, &self.plan) else {
             return Ok(BTreeMap::new());
         };
         let dir = self.gather.dir.as_path();
-        let ranks: Vec<(u32, PathBuf)> = self
-            .fetched
-            .keys()
+        let ranks: Vec<(u32, PathBuf)> = ranks
+            .iter()
             .map(|&rank| (rank, template::render(dir, rank, &plan.hosts)))
             .collect();
         let replace = self.gather.policy.existing == Existing::Replace;

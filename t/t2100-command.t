@@ -1,0 +1,136 @@
+#!/bin/sh
+
+test_description='flux bcast: help, modes, and what happens to existing files'
+
+. "$(dirname "$0")/sharness.sh"
+test_under_flux 4
+
+test_expect_success '--help is in the form of Flux, --version names the version' '
+	bcast --help >out &&
+	head -n 1 out | grep "^Usage: flux bcast " &&
+	grep "^  -j, --jobid=JOBID  *[A-Z]" out &&
+	grep "^      --send-libs\[=DIR\]  *[A-Z]" out &&
+	bcast --version | grep -E "flux bcast [0-9]+\.[0-9]+"
+'
+
+test_expect_success 'options without a meaning in a mode are refused by name' '
+	bcast_fails 2 --list --mkdir f58 &&
+	error_says --mkdir --list &&
+	bcast_fails 2 --gather --append f58 a d &&
+	error_says --append --gather &&
+	bcast_fails 2 --from=1 --checksum f58 a &&
+	error_says --checksum --from &&
+	bcast_fails 2 --list --remove f58 &&
+	error_says --list --remove &&
+	bcast_fails 2 --gather f58 a &&
+	error_says PATH DIR &&
+	bcast_fails 2 --list f58 word &&
+	error_says JOBID
+'
+
+test_expect_success 'start a job' '
+	job_start main 4 &&
+	echo one >one && echo two >two && cat one two >both
+'
+
+test_expect_success '--append adds, and creates what is missing' '
+	bcast --append --ranks=0-2 "$JOBID" one file &&
+	bcast --append "$JOBID" two file &&
+	job_has both "\$FLUX_JOB_TMPDIR/file" "0 1 2" &&
+	job_has two "\$FLUX_JOB_TMPDIR/file" 3
+'
+
+test_expect_success '--truncate writes in place' '
+	before=$(stat -c %i "$(job_tmpdir 1)/file") &&
+	bcast --truncate "$JOBID" one file &&
+	job_has one "\$FLUX_JOB_TMPDIR/file" &&
+	test "$(stat -c %i "$(job_tmpdir 1)/file")" = "$before"
+'
+
+test_expect_success '--force, --append and --truncate contradict each other' '
+	bcast_fails 2 --force --append "$JOBID" one file &&
+	error_says --force --append &&
+	bcast_fails 2 --truncate --append "$JOBID" one file
+'
+
+test_expect_success '--unique: a new directory each time, and its path' '
+	bcast --unique "$JOBID" one two >first &&
+	bcast --unique "$JOBID" one two >second &&
+	! cmp first second &&
+	for r in 0 1 2 3; do
+		dir=$(grep -F "$(job_tmpdir $r)" first | sed "s|^rank.*: ||") &&
+		cmp one "$dir/one" && cmp two "$dir/two" &&
+		test "$(stat -c %a "$dir")" = 700 || return 1
+	done &&
+	bcast_fails 2 --unique --dest=d "$JOBID" one &&
+	error_says --unique --dest
+'
+
+test_expect_success '--checksum leaves out the ranks that have the file' '
+	data_random 1000000 big &&
+	bcast --ranks=1,3 "$JOBID" big &&
+	before=$(stat -c %i "$(job_tmpdir 3)/big") &&
+	bcast --checksum --json "$JOBID" big >out &&
+	jq -e "[.ranks[] | .state] == [\"done\", \"unchanged\", \"done\", \"unchanged\"]" out &&
+	job_has big "\$FLUX_JOB_TMPDIR/big" &&
+	test "$(stat -c %i "$(job_tmpdir 3)/big")" = "$before" &&
+	bcast --checksum -v "$JOBID" big >out &&
+	test "$(grep -c "(unchanged)$" out)" = 4
+'
+
+test_expect_success '--checksum: a different file is refused, or replaced, as ever' '
+	job_exec 2 "echo other >\"\$FLUX_JOB_TMPDIR/big\"" &&
+	bcast_fails 1 --checksum "$JOBID" big &&
+	error_says "rank 2 (" "File exists" "$(job_tmpdir 2)/big" &&
+	bcast --checksum --force "$JOBID" big &&
+	job_has big "\$FLUX_JOB_TMPDIR/big"
+'
+
+test_expect_success '--checksum needs sources that can be read twice' '
+	bcast_fails 2 --checksum "$JOBID" - name <one &&
+	error_says --checksum "standard input"
+'
+
+test_expect_success '--stats says path, bytes, time and error of each rank' '
+	bcast --stats "$JOBID" big stats >out &&
+	for r in 0 1 2 3; do
+		grep -E "^$r [^ ]+ done 0 1000000 [0-9.]+ $(job_tmpdir $r)/stats$" out ||
+			return 1
+	done &&
+	job_exec 1 "echo >\"\$FLUX_JOB_TMPDIR/in-the-way\"" &&
+	test_expect_code 1 bcast --stats --partial "$JOBID" big in-the-way >out 2>err &&
+	grep -E "^1 [^ ]+ failed 17 0 " out &&
+	grep -E "^2 [^ ]+ done 0 1000000 " out
+'
+
+test_expect_success '--json has the time of each rank' '
+	bcast --json "$JOBID" big json >out &&
+	jq -e "[.ranks[] | select(.seconds > 0 and .bytes == 1000000)] | length == 4" out
+'
+
+test_expect_success '-vv says what is being done, on standard error' '
+	bcast -vv "$JOBID" big loud >out 2>err &&
+	test "$(wc -l <out)" = 4 &&
+	grep "ranks 0-3; tree from rank" err
+'
+
+test_expect_success '--no-wait does not mind a job that runs' '
+	bcast --no-wait "$JOBID" one no-wait &&
+	job_has one "\$FLUX_JOB_TMPDIR/no-wait"
+'
+
+test_expect_success REAL_FLUX '--no-wait: a job that has not started is refused at once' '
+	pending=$(run_timeout 20 flux submit --urgency=hold -o userrc="$BCAST_RC" true) &&
+	bcast_fails 1 --no-wait "$pending" one &&
+	error_says "$pending" "has not started" &&
+	bcast_background waiting "$pending" one &&
+	run_timeout 20 flux cancel "$pending" &&
+	bcast_ends waiting 1 &&
+	grep "$pending" waiting.err
+'
+
+test_expect_success 'the job ends well' '
+	job_finish
+'
+
+test_done

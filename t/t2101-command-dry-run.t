@@ -1,0 +1,85 @@
+#!/bin/sh
+
+test_description='flux bcast --dry-run: tells what would be, and changes nothing'
+
+. "$(dirname "$0")/sharness.sh"
+test_under_flux 4
+
+test_expect_success 'start a job' '
+	job_start main 4 &&
+	data_random 100000 file &&
+	everything="ls -lAR --time-style=full-iso \"\$FLUX_JOB_TMPDIR\"" &&
+	job_exec_all "$everything" >before
+'
+
+test_expect_success 'a copy that can be made' '
+	bcast --dry-run "$JOBID" file >out &&
+	for r in 0 1 2 3; do
+		grep -E "^$r [^ ]+ new [0-9.]+[A-Za-z]+-free $(job_tmpdir $r)/file$" out ||
+			return 1
+	done
+'
+
+test_expect_success 'nothing was changed' '
+	job_exec_all "$everything" >after &&
+	test_cmp before after
+'
+
+test_expect_success 'a name that is taken on one rank' '
+	job_exec 2 "echo x >\"\$FLUX_JOB_TMPDIR/file\"" &&
+	test_expect_code 1 bcast --dry-run "$JOBID" file >out 2>err &&
+	grep "^flux-bcast: ERROR: rank 2 (.*File exists" err &&
+	test "$(grep -c ERROR err)" = 1 &&
+	grep "^2 .* refused " out && grep "^3 .* new " out &&
+	bcast --dry-run --force "$JOBID" file >out &&
+	grep "^2 .* replace " out &&
+	bcast --dry-run --append "$JOBID" file >out &&
+	grep "^2 .* append " out &&
+	bcast --dry-run --truncate "$JOBID" file >out &&
+	grep "^2 .* overwrite " out &&
+	bcast --dry-run --exclude=2 "$JOBID" file >out &&
+	test "$(wc -l <out)" = 3
+'
+
+test_expect_success 'directories that are missing' '
+	bcast_fails 1 --dry-run "$JOBID" file no/such/f &&
+	error_says "ranks 0-3" "No such file" no/such &&
+	bcast --dry-run --mkdir "$JOBID" file no/such/f >out &&
+	grep "^0 .* new .*/no/such/f$" out &&
+	job_lacks "\$FLUX_JOB_TMPDIR/no"
+'
+
+test_expect_success DAC 'a directory that may not be written' '
+	mkdir closed && chmod 555 closed &&
+	bcast_fails 1 --dry-run "$JOBID" file "$PWD/closed/f" &&
+	error_says "Permission denied" closed
+'
+
+test_expect_success TMPFS 'too little space' '
+	(
+		test_cleanup=: &&
+		mount_tmpfs small size=64k &&
+		bcast_fails 1 --dry-run "$JOBID" file "$PWD/small/f"
+	) &&
+	test_when_finished "umount small" &&
+	error_says "No space left" small needed
+'
+
+test_expect_success '--json' '
+	test_expect_code 1 bcast --dry-run --json "$JOBID" file >out 2>err &&
+	jq -e ".[\"dry-run\"] and .bytes == 100000" out &&
+	jq -e "[.ranks[] | .errno] == [0, 0, 17, 0]" out &&
+	jq -e "[.ranks[] | .copies[0].exists] == [false, false, true, false]" out &&
+	jq -e "all(.ranks[]; .free > 0)" out
+'
+
+test_expect_success 'a source that is missing' '
+	bcast_fails 1 --dry-run "$JOBID" nosuchfile &&
+	error_says nosuchfile
+'
+
+test_expect_success 'the job ends well' '
+	job_finish
+'
+
+test_done

@@ -1,0 +1,84 @@
+#!/bin/sh
+
+test_description='flux bcast --list and --remove: what was put on the nodes, and just that'
+
+. "$(dirname "$0")/sharness.sh"
+test_under_flux 4
+
+test_expect_success 'start a job' '
+	job_start main 4 &&
+	data_random 50000 file &&
+	mkdir dir && echo one >dir/one && echo two >dir/two
+'
+
+test_expect_success 'at first there is nothing' '
+	bcast --list "$JOBID" >out &&
+	test_must_be_empty out
+'
+
+test_expect_success 'everything is listed, with sizes and digests' '
+	bcast "$JOBID" file dir d/ --mkdir &&
+	bcast --ranks=2 "$JOBID" file "$PWD/outside" &&
+	bcast --list "$JOBID" >out &&
+	test "$(wc -l <out)" = 9 &&
+	for r in 0 1 2 3; do
+		grep -E "^$r [^ ]+ 50000 [0-9a-f]{64} $(job_tmpdir $r)/d/file$" out &&
+		grep -E "^$r [^ ]+ 8 dir:2 $(job_tmpdir $r)/d/dir$" out || return 1
+	done &&
+	grep -E "^2 [^ ]+ 50000 [0-9a-f]{64} $PWD/outside$" out &&
+	test "$(grep -o -E "[0-9a-f]{64}" out | sort -u | wc -l)" = 1
+'
+
+test_expect_success '--json, and some ranks only' '
+	bcast --list --json --ranks=2-3 "$JOBID" >out &&
+	jq -e "[.ranks[] | .rank] == [2, 3]" out &&
+	jq -e ".ranks[0].copies | length == 3" out &&
+	jq -e "all(.ranks[].copies[] | select(.kind == \"file\"); .bytes == 50000)" out
+'
+
+test_expect_success 'one path is removed, the rest stays' '
+	bcast --remove -v "$JOBID" d/file >out &&
+	test "$(wc -l <out)" = 4 &&
+	job_lacks "\$FLUX_JOB_TMPDIR/d/file" &&
+	job_has dir/one "\$FLUX_JOB_TMPDIR/d/dir/one" &&
+	bcast --list "$JOBID" >out &&
+	test "$(wc -l <out)" = 5
+'
+
+test_expect_success 'what was not put there is not removed' '
+	job_exec_all "echo mine >\"\$FLUX_JOB_TMPDIR/mine\"" &&
+	bcast_fails 1 --remove "$JOBID" mine &&
+	error_says "ranks 0-3" mine "No such file" &&
+	echo mine >mine && job_has mine "\$FLUX_JOB_TMPDIR/mine"
+'
+
+test_expect_success 'what was changed since is not removed' '
+	job_exec 1 "echo more >>\"\$FLUX_JOB_TMPDIR/d/dir/one\"" &&
+	bcast_fails 1 --remove "$JOBID" d/dir &&
+	error_says "rank 1 (" "d/dir/one" &&
+	job_exec 1 "test -s \"\$FLUX_JOB_TMPDIR/d/dir/one\"" &&
+	job_lacks "\$FLUX_JOB_TMPDIR/d/dir" "0 2 3"
+'
+
+test_expect_success 'all the rest' '
+	bcast --remove --exclude=1 "$JOBID" &&
+	test ! -e outside &&
+	bcast --list --exclude=1 "$JOBID" >out &&
+	test_must_be_empty out &&
+	job_has mine "\$FLUX_JOB_TMPDIR/mine"
+'
+
+test_expect_success 'files of the start are listed, too' '
+	job_finish &&
+	job_start started 2 -o bcast.source="$PWD/file" &&
+	bcast --list "$JOBID" >out &&
+	test "$(grep -c "/file$" out)" = 2 &&
+	job_finish
+'
+
+test_expect_success 'a job that is over has no list' '
+	bcast_fails 1 --list "$JOBID" &&
+	error_says "$JOBID" ended
+'
+
+test_done

@@ -1,0 +1,120 @@
+#!/bin/sh
+
+test_description='flux bcast --gather: the files of all ranks, here'
+
+. "$(dirname "$0")/sharness.sh"
+test_under_flux 8
+
+test_expect_success 'start a job with a file on each rank' '
+	job_start main 8 &&
+	for r in 0 1 2 3 4 5 6 7; do
+		data_random $((r * 300001)) file.$r &&
+		cp file.$r "$(job_tmpdir $r)/result" || return 1
+	done
+'
+
+# gathered DIR: each rank has its own file in DIR/RANK/result.
+gathered() {
+	for r in 0 1 2 3 4 5 6 7; do
+		cmp file.$r "$1/$r/result" || return 1
+	done
+}
+
+test_expect_success 'each file in a directory of its rank' '
+	bcast --gather -v "$JOBID" result out >lines &&
+	gathered out &&
+	test "$(wc -l <lines)" = 8 &&
+	grep "^3 [^ ]* $PWD/out/3/result$" lines &&
+	test "$(find out -type f | wc -l)" = 8
+'
+
+test_expect_success 'one after the other, in small pieces' '
+	bcast --gather -k 1 --chunk=512 --batch=512 --window=1k "$JOBID" result slow &&
+	gathered slow
+'
+
+test_expect_success 'existing files are refused, and nothing is changed' '
+	rm -r out/0 && echo mine >out/7/result &&
+	bcast_fails 1 --gather "$JOBID" result out &&
+	error_says "File exists" &&
+	test ! -e out/0 &&
+	test "$(cat out/7/result)" = mine &&
+	test "$(ls -A out | wc -l)" = 7
+'
+
+test_expect_success '--force replaces them' '
+	bcast --gather --force "$JOBID" result out &&
+	gathered out
+'
+
+test_expect_success 'a rank without the file: nobody'\''s appears' '
+	job_exec 6 "mv \"\$FLUX_JOB_TMPDIR/result\" \"\$FLUX_JOB_TMPDIR/away\"" &&
+	bcast_fails 1 --gather "$JOBID" result none &&
+	error_says "rank 6 (" "No such file" result &&
+	has_only none
+'
+
+test_expect_success '--partial takes the others' '
+	test_expect_code 1 bcast --gather --partial --json "$JOBID" result some >out.json 2>err &&
+	jq -e "[.ranks[] | select(.state == \"done\")] | length == 7" out.json &&
+	jq -e "[.ranks[] | select(.errno == 2) | .rank] == [6]" out.json &&
+	cmp file.5 some/5/result && test ! -e some/6 &&
+	bcast --gather --exclude=6 "$JOBID" result rest &&
+	test "$(find rest -type f | wc -l)" = 7 &&
+	rm rest/2/result &&
+	test_expect_code 1 bcast --gather --partial --exclude=6 "$JOBID" result rest 2>err &&
+	test "$(grep -c "File exists" err)" = 6 &&
+	cmp file.2 rest/2/result
+'
+
+test_expect_success 'directories of a given form' '
+	bcast --gather --ranks=2-3 "$JOBID" result "by-{{rank}}.{{host}}/x" &&
+	host=$(hostname) &&
+	cmp file.2 by-2.$host/x/result && cmp file.3 by-3.$host/x/result &&
+	bcast_fails 1 --gather --ranks=2-3 "$JOBID" result "by-{{node}}" &&
+	error_says "{{rank}}"
+'
+
+test_expect_success 'trees with everything in them, modes and times' '
+	job_exec_all "mkdir \"\$FLUX_JOB_TMPDIR/tree\" && cd \"\$FLUX_JOB_TMPDIR/tree\" &&
+		echo \$FLUX_TASK_RANK >f && chmod 640 f && touch -d @1000000000 f &&
+		ln -s f link && mkdir empty" &&
+	bcast --gather --preserve "$JOBID" tree trees &&
+	test "$(cat trees/4/tree/f)" = 4 &&
+	test "$(stat -c "%a %Y" trees/4/tree/f)" = "640 1000000000" &&
+	test "$(readlink trees/4/tree/link)" = f &&
+	test -d trees/7/tree/empty
+'
+
+test_expect_success TMPFS 'no space here' '
+	(
+		test_cleanup=: &&
+		mount_tmpfs small size=1m &&
+		bcast_fails 1 --gather --exclude=6 "$JOBID" result small/out &&
+		has_only small/out
+	) &&
+	test_when_finished "umount small" &&
+	error_says "No space left" "on this side"
+'
+
+test_expect_success 'an interrupted client leaves nothing' '
+	job_exec 5 "head -c 300000000 /dev/zero | tr \"\\\\0\" x >\"\$FLUX_JOB_TMPDIR/huge\"" &&
+	bcast_background stopped --gather --ranks=5 "$JOBID" huge stop &&
+	until test -d stop; do sleep 0.05; done &&
+	kill -INT "$(bcast_client stopped)" &&
+	bcast_ends stopped 1 &&
+	grep interrupted stopped.err &&
+	has_only stop
+'
+
+test_expect_success 'a shell that is killed in the middle is named' '
+	bcast_background lost --gather --ranks=5 --timeout=60s "$JOBID" huge lost &&
+	until test -d lost; do sleep 0.05; done &&
+	kill -KILL "$(job_shell 5)" &&
+	bcast_ends lost 1 &&
+	grep "^flux-bcast: ERROR: " lost.err &&
+	has_only lost &&
+	job_end
+'
+
+test_done
