@@ -14,7 +14,8 @@
  *	flux_bcast_opts_destroy (o);
  *	while (flux_future_get (f, NULL) == 0 && !flux_bcast_is_final (f))
  *	    flux_future_reset (f);
- *	const char *problem = flux_bcast_get_error_text (f);	("" if none)
+ *	if (flux_bcast_is_final (f))
+ *	    fprintf (stderr, "%s\n", flux_bcast_get_error_text (f));
  *	flux_future_destroy (f);
  *
  * What is promised.  Nothing appears under a final name before every target
@@ -328,6 +329,9 @@ FLUX_BCAST_API int flux_bcast_opts_set_timeout (flux_bcast_opts_t *opts,
  * One way for one future: flux_future_get(3) on a future that has a
  * continuation and is not ready fails with EDEADLK, and a continuation on one
  * that was waited for gets EINVAL, for good.
+ *
+ * If the connection itself is lost, it is as always in libflux: the reactor or
+ * flux_future_get(3) fails, and there is no result.
  *
  * flux_future_destroy(3), at any time, also inside the continuation, calls the
  * transfer off on all ranks and removes what is there of it.  The result

@@ -10,6 +10,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,9 +30,10 @@ static flux_bcast_opts_t *options (const char *file, const char *dest)
     return NULL;
 }
 
-/* Waits for the result and tells how the transfer gets on.
+/* Waits for the result and tells how the transfer gets on.  Returns false, with
+ * errno set, if there will be no result, as when the broker is gone.
  */
-static void wait_for_result (flux_future_t *f)
+static bool wait_for_result (flux_future_t *f)
 {
     while (flux_future_get (f, NULL) == 0 && !flux_bcast_is_final (f)) {
         uint64_t done, total;
@@ -43,6 +45,7 @@ static void wait_for_result (flux_future_t *f)
             fprintf (stderr, "%" PRIu64 " of %" PRIu64 " bytes\n", done, total);
         flux_future_reset (f);
     }
+    return flux_bcast_is_final (f);
 }
 
 static void print_ranks (flux_future_t *f)
@@ -73,7 +76,6 @@ int main (int argc, char *argv[])
     flux_jobid_t id = 0;
     flux_bcast_opts_t *opts;
     flux_future_t *f;
-    const char *problem;
     int status = 1;
 
     if (argc < 3 || argc > 4) {
@@ -103,12 +105,12 @@ int main (int argc, char *argv[])
         flux_close (h);
         return 2;
     }
-    wait_for_result (f);
-    problem = flux_bcast_get_error_text (f);
-    if (problem && *problem == '\0')
+    if (!wait_for_result (f))
+        fprintf (stderr, "waiting: %s\n", strerror (errno));
+    else if (flux_bcast_get_errnum (f) == 0)
         status = 0;
     else
-        fprintf (stderr, "%s\n", problem ? problem : strerror (errno));
+        fprintf (stderr, "%s\n", flux_bcast_get_error_text (f));
     print_ranks (f);
     flux_future_destroy (f);
     flux_close (h);

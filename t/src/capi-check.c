@@ -613,9 +613,13 @@ static void threads (void)
  */
 static void on_news_kill (flux_future_t *f, void *v)
 {
+    static bool killed;
+
     (void)v;
-    if (flux_bcast_get_state (f) == FLUX_BCAST_SENDING)
+    if (flux_bcast_get_state (f) == FLUX_BCAST_SENDING && !killed) {
+        killed = true;
         OK (getenv ("BROKER") && kill (atoi (getenv ("BROKER")), SIGKILL) == 0);
+    }
     flux_future_reset (f);
 }
 
@@ -625,6 +629,18 @@ static void orphan (void)
 
     OK (flux_future_then (f, -1., on_news_kill, NULL) == 0);
     OK (flux_reactor_run (r, 0) < 0); /* the handle says so, as always */
+    flux_future_destroy (f);
+}
+
+static void orphan_blocking (void)
+{
+    flux_future_t *f = start_file (0);
+    int rc;
+
+    while ((rc = flux_future_get (f, NULL)) == 0 && !flux_bcast_is_final (f))
+        on_news_kill (f, NULL);
+    OK (rc < 0 && !flux_bcast_is_final (f));
+    FAILS (EAGAIN, flux_bcast_get_error_text (f) == NULL);
     flux_future_destroy (f);
 }
 
@@ -655,6 +671,7 @@ static const struct {
     { "cancelled", cancelled },
     { "threads", threads },
     { "orphan", orphan },
+    { "orphan-blocking", orphan_blocking },
 };
 
 int main (int argc, char *argv[])
