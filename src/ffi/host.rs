@@ -112,7 +112,7 @@ pub fn is_shell() -> bool {
 /// called again.
 ///
 /// A broker may load the same file; then [`shell`] keeps failing and
-/// [`core`] works.
+/// [`core()`] works.
 ///
 /// # Errors
 /// Names the first missing symbol.

@@ -55,7 +55,7 @@ impl<'de> Deserialize<'de> for Fields {
     }
 }
 
-/// Makes [`Fields`](crate::fields::Fields) from `key: value` pairs.
+/// Makes [`Fields`] from `key: value` pairs.
 #[macro_export]
 macro_rules! fields {
     ($($key:literal : $value:expr),* $(,)?) => {
