@@ -29,6 +29,9 @@ COMMANDS := $(notdir $(wildcard src/bin/flux-*))
 MAN := $(wildcard doc/*.[1-8] src/bin/*/*.[1-8])
 INSTALL = install
 
+# Names with a space in them are fine in DESTDIR, not in the others.
+D = "$(DESTDIR)"
+
 all:
 	cargo build --release
 
@@ -36,29 +39,30 @@ check:
 	t/runtests
 
 install:
-	@test -e $(BUILD)/libflux_bcast.so || { echo "nothing built in $(BUILD); run make first"; exit 1; }
-	$(INSTALL) -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR) \
-		$(DESTDIR)$(PLUGINDIR) $(DESTDIR)$(CMDDIR)
-	$(INSTALL) -m 755 $(BUILD)/libflux_bcast.so $(DESTDIR)$(LIBDIR)/$(SONAME)
-	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libflux-bcast.so
-	$(INSTALL) -m 755 $(BUILD)/libflux_bcast.so $(DESTDIR)$(PLUGINDIR)/bcast.so
-	$(INSTALL) -m 644 include/flux-bcast.h $(DESTDIR)$(INCLUDEDIR)
+	@test -e "$(BUILD)/libflux_bcast.so" || { echo "nothing built in $(BUILD); run make first"; exit 1; }
+	$(INSTALL) -d $(D)$(LIBDIR)/pkgconfig $(D)$(INCLUDEDIR) $(D)$(PLUGINDIR) $(D)$(CMDDIR)
+	$(INSTALL) -m 755 "$(BUILD)/libflux_bcast.so" $(D)$(LIBDIR)/$(SONAME)
+	ln -sf $(SONAME) $(D)$(LIBDIR)/libflux-bcast.so
+	$(INSTALL) -m 755 "$(BUILD)/libflux_bcast.so" $(D)$(PLUGINDIR)/bcast.so
+	$(INSTALL) -m 644 include/flux-bcast.h $(D)$(INCLUDEDIR)
 	sed -e 's|@prefix@|$(PREFIX)|; s|@libdir@|$(LIBDIR)|; s|@includedir@|$(INCLUDEDIR)|' \
 		-e 's|@version@|$(VERSION)|' include/flux-bcast.pc.in \
-		>$(DESTDIR)$(LIBDIR)/pkgconfig/flux-bcast.pc
-	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/flux-bcast.pc
-	cd $(BUILD) && $(INSTALL) -m 755 $(COMMANDS) $(DESTDIR)$(CMDDIR)
+		>$(D)$(LIBDIR)/pkgconfig/flux-bcast.pc
+	chmod 644 $(D)$(LIBDIR)/pkgconfig/flux-bcast.pc
+	for command in $(COMMANDS); do \
+		$(INSTALL) -m 755 "$(BUILD)/$$command" $(D)$(CMDDIR) || exit 1; \
+	done
 	for page in $(MAN); do \
-		dir=$(DESTDIR)$(MANDIR)/man$${page##*.} && $(INSTALL) -d $$dir && \
-		$(INSTALL) -m 644 $$page $$dir || exit 1; \
+		dir=$(D)$(MANDIR)/man$${page##*.} && $(INSTALL) -d "$$dir" && \
+		$(INSTALL) -m 644 $$page "$$dir" || exit 1; \
 	done
 
 uninstall:
-	cd $(DESTDIR)$(LIBDIR) && rm -f $(SONAME) libflux-bcast.so pkgconfig/flux-bcast.pc
-	rm -f $(DESTDIR)$(INCLUDEDIR)/flux-bcast.h $(DESTDIR)$(PLUGINDIR)/bcast.so
-	cd $(DESTDIR)$(CMDDIR) && rm -f $(COMMANDS)
+	cd $(D)$(LIBDIR) && rm -f $(SONAME) libflux-bcast.so pkgconfig/flux-bcast.pc
+	rm -f $(D)$(INCLUDEDIR)/flux-bcast.h $(D)$(PLUGINDIR)/bcast.so
+	cd $(D)$(CMDDIR) && rm -f $(COMMANDS)
 	for page in $(notdir $(MAN)); do \
-		rm -f $(DESTDIR)$(MANDIR)/man$${page##*.}/$$page; \
+		rm -f $(D)$(MANDIR)/man$${page##*.}/$$page; \
 	done
 
 .PHONY: all check install uninstall
