@@ -114,6 +114,19 @@ test_expect_success '-vv says what is being done, on standard error' '
 	grep "ranks 0-3; tree from rank" err
 '
 
+# util-linux: a terminal for a command.
+command -v script >/dev/null && test_set_prereq SCRIPT
+
+test_expect_success SCRIPT 'a bar on a terminal: bytes, rate, time left, ranks' '
+	data_random 20000000 large &&
+	run_timeout 60 script -qec "flux bcast $JOBID large bar" typescript >/dev/null &&
+	tr "\r" "\n" <typescript >bar.out &&
+	grep -E "[0-9.]+ MiB/19.07 MiB [0-9.]+ .*B/s ETA .* ranks [0-4]/4" bar.out &&
+	run_timeout 60 script -qec "flux bcast --progress=never $JOBID large no-bar" typescript \
+		>/dev/null &&
+	! grep ETA typescript
+'
+
 test_expect_success '--no-wait does not mind a job that runs' '
 	bcast --no-wait "$JOBID" one no-wait &&
 	job_has one "\$FLUX_JOB_TMPDIR/no-wait"

@@ -325,7 +325,8 @@ impl Inner {
         };
         match over {
             Some(over) => {
-                drop(over);
+                // One that is complete has nothing left to stop.
+                over.stop();
                 Self::go_on(this);
             }
             None => {

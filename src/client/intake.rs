@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::rc::Weak;
 use std::time::Duration;
 
+use super::pulse;
 use super::pulse::Pulse;
 use crate::bcast::frame::Frame;
 use crate::bcast::frame::HEADER_LEN;
@@ -59,6 +60,8 @@ struct Inner {
     writer: Option<Writer>,
     stream: Option<Pending>,
     pulse: Option<Pulse>,
+    /// Nothing more will come, or is wanted.
+    over: bool,
 }
 
 impl Intake {
@@ -88,6 +91,7 @@ impl Intake {
             writer: None,
             stream: None,
             pulse: None,
+            over: false,
         }));
         // One frame more than the window may be on its way.
         let most = fetch.window / HEADER_LEN as u64 + 1;
@@ -127,6 +131,10 @@ impl Intake {
     pub(super) fn stop(self) {
         let writer = {
             let mut inner = self.inner.borrow_mut();
+            if !inner.over {
+                let why = Failure::client(libc::ECANCELED, "the client gave up");
+                pulse::call_off(&inner.link, inner.transfer, why);
+            }
             inner.stream = None;
             inner.pulse = None;
             inner.writer.take()
@@ -205,7 +213,10 @@ impl Inner {
                     inner.grant(cost);
                     IntakeEvent::Progress(inner.written)
                 }
-                SinkEvent::Committed(placed) => IntakeEvent::Done(placed),
+                SinkEvent::Committed(placed) => {
+                    inner.over = true;
+                    IntakeEvent::Done(placed)
+                }
                 SinkEvent::Failed(failure) => IntakeEvent::Failed(Failure {
                     text: format!("on this side: {}", failure.text),
                     ..failure

@@ -109,6 +109,14 @@ impl Drop for Pulse {
     }
 }
 
+/// Tells a shell that what it does for us is called off; best effort.
+pub(super) fn call_off(link: &Link, transfer: TransferId, why: Failure) {
+    let order = Order::Abort(why);
+    let ctl = Ctl { transfer, order };
+    let node = Node::Rank(link.broker);
+    let _ = link.handle.send_json(&link.topic("ctl"), &ctl, node);
+}
+
 impl fmt::Debug for Pulse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pulse").finish_non_exhaustive()

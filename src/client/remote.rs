@@ -14,6 +14,7 @@ use super::Target;
 use super::finder::Finder;
 use super::finder::Found;
 use super::new_transfer;
+use super::pulse;
 use super::pulse::Pulse;
 use crate::bcast::id::TransferId;
 use crate::bcast::message::PlanRequest;
@@ -62,8 +63,7 @@ pub struct SendFrom {
     pub timeout: Option<Duration>,
 }
 
-/// Such a transfer that goes on. Dropping it calls the transfer off: the
-/// shell notices that the client is gone.
+/// Such a transfer that goes on. Dropping it calls the transfer off.
 pub struct Remote {
     inner: Rc<RefCell<Inner>>,
 }
@@ -81,6 +81,8 @@ struct Inner {
     verified: u32,
     finder: Option<Finder>,
     stream: Option<Pending>,
+    /// The shell that sends, until it has told how it ended.
+    origin: Option<Link>,
     pulse: Option<Pulse>,
     timer: Option<TimerWatcher>,
     ended: bool,
@@ -121,6 +123,7 @@ impl Remote {
                 verified: 0,
                 finder: None,
                 stream: None,
+                origin: None,
                 pulse: None,
                 timer: None,
                 ended: false,
@@ -159,6 +162,19 @@ impl Remote {
 }
 
 impl Inner {
+    /// Lets go of everything.
+    fn quit(&mut self) {
+        self.ended = true;
+        if let Some(origin) = self.origin.take() {
+            let why = Failure::client(libc::ECANCELED, "the client gave up");
+            pulse::call_off(&origin, self.transfer, why);
+        }
+        self.finder = None;
+        self.stream = None;
+        self.pulse = None;
+        self.timer = None;
+    }
+
     fn tell(this: &Rc<RefCell<Self>>, event: ClientEvent) {
         let listener = Rc::clone(&this.borrow().listener);
         listener(event);
@@ -176,11 +192,7 @@ impl Inner {
             if inner.ended {
                 return;
             }
-            inner.ended = true;
-            inner.finder = None;
-            inner.stream = None;
-            inner.pulse = None;
-            inner.timer = None;
+            inner.quit();
             Summary {
                 transfer: inner.transfer,
                 results,
@@ -242,6 +254,7 @@ impl Inner {
             let Some(this) = me.upgrade() else { return };
             Self::told(&this, rank, future);
         })?);
+        self.origin = Some(link.clone());
         let me = Weak::clone(&self.me);
         self.pulse = Some(Pulse::start(
             link,
@@ -285,9 +298,18 @@ impl Inner {
                 this.borrow_mut().verified = ranks;
                 Self::tell(this, ClientEvent::Progress(bytes));
             }
-            Ok(Told::Ended { results, why }) => Self::end(this, results, why),
+            Ok(Told::Ended { results, why }) => {
+                this.borrow_mut().origin = None;
+                Self::end(this, results, why);
+            }
             Err(error) => Self::end(this, Vec::new(), Some(refusal(rank, &error))),
         }
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        self.inner.borrow_mut().quit();
     }
 }
 

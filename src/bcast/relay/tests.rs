@@ -407,3 +407,31 @@ fn a_rank_that_failed_cannot_turn_out_to_be_well() {
     };
     assert_eq!(results[1].outcome, Outcome::Failed(failure));
 }
+
+#[test]
+fn progress_counts_the_ranks_that_are_done() {
+    let mut bench = Bench::new(&[1, 2], 1000);
+    bench.feed(Input::Sink(SinkEvent::Opened));
+    for child in 0..2 {
+        let up = Up::Ready { window: 1000 };
+        bench.feed(Input::Child { child, up });
+    }
+    bench.feed(Input::Frame(data(0)));
+    bench.feed(Input::Frame(fin(1)));
+    for event in [SinkEvent::Wrote, SinkEvent::Wrote, SinkEvent::Prepared] {
+        bench.feed(Input::Sink(event));
+    }
+    let up = Up::Prepared;
+    bench.feed(Input::Child { child: 0, up });
+    let (bytes, ranks) = (100, 0);
+    let up = Up::Progress { bytes, ranks };
+    bench.feed(Input::Child { child: 1, up });
+    bench.now = 1000;
+    let told = Output::Up(Up::Progress {
+        bytes: 100,
+        ranks: 2,
+    });
+    assert!(bench.feed(Input::Tick).contains(&told));
+    bench.now = 2000;
+    assert!(!bench.feed(Input::Tick).contains(&told), "said twice");
+}

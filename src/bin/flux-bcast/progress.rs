@@ -14,7 +14,7 @@ use indicatif::ProgressStyle;
 use super::args::When;
 use super::output;
 
-const BAR: &str = "{bar:30} {bytes}/{total_bytes} {binary_bytes_per_sec} ETA {eta} {msg}";
+const BAR: &str = "{bar:20} {bytes}/{total_bytes} {binary_bytes_per_sec} ETA {eta} {msg}";
 const SPINNER: &str = "{spinner} {bytes} {binary_bytes_per_sec} {msg}";
 
 /// Lines come at most so often.

@@ -49,6 +49,12 @@ impl Fetches {
         }
     }
 
+    /// A client wants no more.
+    pub(super) fn call_off(&mut self, transfer: TransferId, client: &Sender) {
+        self.open
+            .retain(|id, fetch| *id != transfer || fetch.client.as_ref() != Some(client));
+    }
+
     /// A client is gone.
     pub(super) fn forget_client(&mut self, gone: &Sender) {
         self.open

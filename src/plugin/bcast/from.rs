@@ -153,6 +153,20 @@ impl Bcast {
         }
     }
 
+    /// A client calls off what it wanted sent.
+    pub(super) fn call_off_sending(&self, transfer: TransferId, client: &Sender, why: Failure) {
+        let mut sendings = self.sendings.borrow_mut();
+        let theirs = sendings
+            .get(&transfer)
+            .is_some_and(|errand| errand.client.as_ref() == Some(client));
+        let errand = theirs.then(|| sendings.remove(&transfer)).flatten();
+        // What follows looks for it again.
+        drop(sendings);
+        if let Some(errand) = errand {
+            errand.outgoing.abort(why);
+        }
+    }
+
     /// A client is gone: what it wanted sent is called off.
     pub(super) fn forget_client(&self, gone: &Sender) {
         let theirs: Vec<TransferId> = self

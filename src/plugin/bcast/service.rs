@@ -286,10 +286,19 @@ impl Bcast {
                 let _ = request.respond();
             }
             // What is called off twice is called off.
-            Err(_) if matches!(ctl.order, Order::Abort(_)) => {
-                let _ = request.respond();
-            }
-            Err(error) => refuse(request, &error),
+            Err(error) => match ctl.order {
+                Order::Abort(why) => {
+                    if let Some(client) = Sender::of(&request) {
+                        self.call_off_sending(ctl.transfer, &client, why);
+                        let mut fetches = self.fetches.borrow_mut();
+                        fetches.call_off(ctl.transfer, &client);
+                    }
+                    if !request.is_noresponse() {
+                        let _ = request.respond();
+                    }
+                }
+                Order::Ping | Order::Commit => refuse(request, &error),
+            },
         }
     }
 
