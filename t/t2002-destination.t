@@ -4,8 +4,6 @@ test_description='Where copies go, and what happens to what is there already'
 
 . "$(dirname "$0")/sharness.sh"
 test_under_flux 4
-option_prereq checksum
-option_prereq dry-run
 
 test_expect_success 'start a job, make files' '
 	job_start main 4 &&
@@ -123,21 +121,6 @@ test_expect_success '--preserve keeps the times' '
 test_expect_success '--sync does not change the result' '
 	bcast --sync "$JOBID" file synced &&
 	job_has file "\$FLUX_JOB_TMPDIR/synced"
-'
-
-test_expect_success OPTION_CHECKSUM '--checksum does not change the result' '
-	bcast --checksum --force "$JOBID" file synced &&
-	job_has file "\$FLUX_JOB_TMPDIR/synced" &&
-	bcast --checksum --force "$JOBID" newer synced &&
-	job_has newer "\$FLUX_JOB_TMPDIR/synced"
-'
-
-test_expect_success OPTION_DRY_RUN '--dry-run sends nothing' '
-	bcast -v --dry-run "$JOBID" file dry >out &&
-	grep "$(job_tmpdir 3)/dry" out &&
-	job_lacks "\$FLUX_JOB_TMPDIR/dry" &&
-	bcast_fails 1 --dry-run "$JOBID" file missing/dry &&
-	error_says missing
 '
 
 test_expect_success 'several sources' '

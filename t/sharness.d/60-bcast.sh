@@ -88,10 +88,3 @@ has_only() {
 	sort names.found >names.have &&
 	test_cmp names.want names.have
 }
-
-# option_prereq OPTION: sets the prerequisite OPTION_NAME if the command has it.
-option_prereq() {
-	if flux bcast --help 2>/dev/null | grep -q -e "--$1"; then
-		test_set_prereq "OPTION_$(echo "$1" | tr "a-z-" "A-Z_")"
-	fi
-}
