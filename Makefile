@@ -26,7 +26,7 @@ CMDDIR = $(or $(call flux,fluxcmddir),$(PREFIX)/libexec/flux/cmd)
 MANDIR = $(PREFIX)/share/man
 
 COMMANDS := $(notdir $(wildcard src/bin/flux-*))
-MAN := $(wildcard doc/*.[1-8] src/bin/*/*.[1-8])
+MAN := $(wildcard src/bin/*/*.[1-8])
 INSTALL = install
 
 # Names with a space in them are fine in DESTDIR, not in the others.
