@@ -119,12 +119,12 @@ command -v script >/dev/null && test_set_prereq SCRIPT
 
 test_expect_success SCRIPT 'a bar on a terminal: bytes, rate, time left, ranks' '
 	data_random 20000000 large &&
-	run_timeout 60 script -qec "flux bcast $JOBID large bar" typescript >/dev/null &&
+	run_timeout 60 script -qec "TERM=xterm flux bcast $JOBID large bar" typescript >/dev/null &&
 	tr "\r" "\n" <typescript >bar.out &&
-	grep -E "[0-9.]+ MiB/19.07 MiB [0-9.]+ .*B/s ETA .* ranks [0-4]/4" bar.out &&
-	run_timeout 60 script -qec "flux bcast --progress=never $JOBID large no-bar" typescript \
+	grep -a -E "[0-9.]+ [KM]?i?B/19.07 MiB [0-9.]+ .*B/s ETA .* ranks [0-4]/4" bar.out &&
+	run_timeout 60 script -qec "TERM=xterm flux bcast --progress=never $JOBID large no-bar" typescript \
 		>/dev/null &&
-	! grep ETA typescript
+	! grep -a ETA typescript
 '
 
 test_expect_success '--no-wait does not mind a job that runs' '

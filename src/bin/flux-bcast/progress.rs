@@ -44,13 +44,12 @@ enum Show {
 impl Meter {
     /// Shows nothing before [`Meter::start`].
     pub(crate) fn new(when: When) -> Self {
-        let terminal = std::io::stderr().is_terminal();
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        // A terminal that cannot move its cursor (TERM=dumb) gets lines.
+        let terminal = std::io::stderr().is_terminal() && !bar.is_hidden();
         Self(RefCell::new(match (when, terminal) {
             (When::Never, _) | (When::Auto, false) => Show::Nothing,
-            (When::Auto | When::Always, true) => Show::Bar {
-                bar: ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()),
-                ranks: 0,
-            },
+            (When::Auto | When::Always, true) => Show::Bar { bar, ranks: 0 },
             (When::Always, false) => Show::Lines {
                 total: None,
                 ranks: 0,
