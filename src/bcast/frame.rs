@@ -7,12 +7,12 @@
 //! |----|------|----------|------------------------------------------------------|
 //! | 0  | 4    | magic    | `FBC1`                                               |
 //! | 4  | 1    | kind     | 1 entry, 2 data, 3 hole, 4 end, 5 fin                |
-//! | 5  | 1    | flags    | 0; other values are refused                          |
+//! | 5  | 1    | flags    | 1: the data is compressed (LZ4 block); else 0        |
 //! | 6  | 2    | reserved | 0                                                    |
 //! | 8  | 16   | transfer | random id of the transfer                            |
 //! | 24 | 8    | seq      | number of the frame in its stream, from 0            |
 //! | 32 | 8    | offset   | data, hole: byte offset in the entry; end, fin: size |
-//! | 40 | 8    | span     | data, hole: length in bytes; fin: number of entries  |
+//! | 40 | 8    | span     | data, hole: length in the file; fin: no. of entries  |
 //! | 48 | 4    | entry    | number of the entry, from 0                          |
 //! | 52 | 4    | length   | bytes that follow the header                         |
 //! | 56 | 4    | check    | CRC-32 of the bytes that follow                      |
@@ -22,6 +22,7 @@
 //! an end frame's digest, else nothing. The checksums find a damaged message at
 //! the hop where it happened; the digest proves the file.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::id::TransferId;
@@ -36,6 +37,9 @@ pub const HEADER_LEN: usize = 64;
 pub const MAX_PAYLOAD: usize = 8 << 20;
 
 const MAGIC: [u8; 4] = *b"FBC1";
+
+/// Flag of compressed data.
+const COMPRESSED: u8 = 1;
 
 /// What a frame carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,28 +107,70 @@ impl Frame {
             Item::End { digest, .. } => digest,
             Item::Hole { .. } | Item::Fin { .. } => &[],
         };
-        let mut bytes = Vec::with_capacity(HEADER_LEN + payload.len());
-        bytes.extend_from_slice(&MAGIC);
-        bytes.push(kind as u8);
-        bytes.extend_from_slice(&[0; 3]);
-        bytes.extend_from_slice(transfer.as_bytes());
-        bytes.extend_from_slice(&seq.to_le_bytes());
-        bytes.extend_from_slice(&offset.to_le_bytes());
-        bytes.extend_from_slice(&span.to_le_bytes());
-        bytes.extend_from_slice(&entry.to_le_bytes());
-        bytes.extend_from_slice(
-            &u32::try_from(payload.len())
-                .unwrap_or(u32::MAX)
-                .to_le_bytes(),
-        );
-        bytes.extend_from_slice(&crc32fast::hash(payload).to_le_bytes());
-        bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
-        bytes.extend_from_slice(payload);
-        Self {
+        let fields = Fields {
             kind,
+            flags: 0,
             transfer,
             seq,
-            bytes: bytes.into(),
+            offset,
+            span,
+            entry,
+        };
+        fields.with(payload)
+    }
+
+    /// The same frame with its data compressed, if it is data and gets smaller.
+    #[must_use]
+    pub fn compressed(self) -> Self {
+        if self.kind != Kind::Data || self.is_compressed() {
+            return self;
+        }
+        let payload = lz4_flex::block::compress(&self.bytes[HEADER_LEN..]);
+        if HEADER_LEN + payload.len() >= self.bytes.len() {
+            return self;
+        }
+        let fields = Fields {
+            flags: COMPRESSED,
+            ..self.fields()
+        };
+        fields.with(&payload)
+    }
+
+    /// The same frame with its data as it is in the file.
+    ///
+    /// # Errors
+    /// [`FrameError::Contents`] for what is not compressed data of the length
+    /// that the header promises.
+    pub fn expanded(&self) -> Result<Cow<'_, Self>, FrameError> {
+        if !self.is_compressed() {
+            return Ok(Cow::Borrowed(self));
+        }
+        let fields = Fields {
+            flags: 0,
+            ..self.fields()
+        };
+        // Bounded by decode(); a wrong promise fails here.
+        let len = usize::try_from(fields.span).map_err(|_| FrameError::Contents)?;
+        let mut data = vec![0; len];
+        match lz4_flex::block::decompress_into(&self.bytes[HEADER_LEN..], &mut data) {
+            Ok(written) if written == len => Ok(Cow::Owned(fields.with(&data))),
+            _ => Err(FrameError::Contents),
+        }
+    }
+
+    fn is_compressed(&self) -> bool {
+        self.bytes[5] == COMPRESSED
+    }
+
+    fn fields(&self) -> Fields {
+        Fields {
+            kind: self.kind,
+            flags: self.bytes[5],
+            transfer: self.transfer,
+            seq: self.seq,
+            offset: read_u64(&self.bytes, 32),
+            span: read_u64(&self.bytes, 40),
+            entry: self.entry(),
         }
     }
 
@@ -157,7 +203,8 @@ impl Frame {
             5 => Kind::Fin,
             _ => return Err(FrameError::Kind),
         };
-        if header[5..8] != [0; 3] {
+        let flags = header[5];
+        if flags > COMPRESSED || (flags != 0 && kind != Kind::Data) || header[6..8] != [0; 2] {
             return Err(FrameError::Kind);
         }
         let mut id = [0; 16];
@@ -171,6 +218,9 @@ impl Frame {
         let span = read_u64(header, 40);
         let offset = read_u64(header, 32);
         let fits = match kind {
+            Kind::Data if flags == COMPRESSED => {
+                !payload.is_empty() && (1..=MAX_PAYLOAD as u64).contains(&span)
+            }
             Kind::Data => !payload.is_empty() && span == payload.len() as u64,
             Kind::Hole => payload.is_empty() && span > 0,
             Kind::End => payload.len() == DIGEST_LEN && span == 0,
@@ -227,7 +277,8 @@ impl Frame {
     ///
     /// # Errors
     ///
-    /// [`FrameError::Contents`] when an entry's metadata cannot be read.
+    /// [`FrameError::Contents`] when an entry's metadata cannot be read, or for
+    /// compressed data, see [`Frame::expanded`].
     pub fn item(&self) -> Result<Item<'_>, FrameError> {
         let (header, payload) = self.bytes.split_at(HEADER_LEN);
         let offset = read_u64(header, 32);
@@ -236,6 +287,7 @@ impl Frame {
             Kind::Entry => Item::Entry(
                 serde_json::from_slice::<Entry>(payload).map_err(|_| FrameError::Contents)?,
             ),
+            Kind::Data if self.is_compressed() => return Err(FrameError::Contents),
             Kind::Data => Item::Data {
                 offset,
                 bytes: payload,
@@ -253,6 +305,42 @@ impl Frame {
                 bytes: offset,
             },
         })
+    }
+}
+
+/// The header's fields but those that follow from the payload.
+struct Fields {
+    kind: Kind,
+    flags: u8,
+    transfer: TransferId,
+    seq: u64,
+    offset: u64,
+    span: u64,
+    entry: u32,
+}
+
+impl Fields {
+    /// The frame with these fields and that payload.
+    fn with(&self, payload: &[u8]) -> Frame {
+        let mut bytes = Vec::with_capacity(HEADER_LEN + payload.len());
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&[self.kind as u8, self.flags, 0, 0]);
+        bytes.extend_from_slice(self.transfer.as_bytes());
+        bytes.extend_from_slice(&self.seq.to_le_bytes());
+        bytes.extend_from_slice(&self.offset.to_le_bytes());
+        bytes.extend_from_slice(&self.span.to_le_bytes());
+        bytes.extend_from_slice(&self.entry.to_le_bytes());
+        let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+        bytes.extend_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(&crc32fast::hash(payload).to_le_bytes());
+        bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
+        bytes.extend_from_slice(payload);
+        Frame {
+            kind: self.kind,
+            transfer: self.transfer,
+            seq: self.seq,
+            bytes: bytes.into(),
+        }
     }
 }
 
@@ -337,6 +425,52 @@ mod tests {
                 assert!(Frame::decode(&bytes).is_err(), "bit {bit} of {sent:?}");
             }
         }
+    }
+
+    #[test]
+    fn compressed_data_comes_back_and_is_smaller() {
+        let bytes = b"the same again, ".repeat(500);
+        let item = Item::Data {
+            offset: 4096,
+            bytes: &bytes,
+        };
+        let plain = Frame::encode(ID, 3, 1, &item);
+        let small = plain.clone().compressed();
+        assert!(small.cost() < plain.cost() / 10);
+        assert_eq!(small.data_len(), bytes.len() as u64);
+        assert!(small.item().is_err(), "it has to be expanded first");
+        let got = Frame::decode(small.as_bytes()).unwrap();
+        assert_eq!(got.expanded().unwrap().item().unwrap(), item);
+        // What does not get smaller, and what is not data, stays as it is.
+        for item in samples() {
+            let frame = Frame::encode(ID, 0, 0, &item);
+            assert_eq!(frame.clone().compressed(), frame);
+        }
+    }
+
+    #[test]
+    fn a_wrong_promise_about_compressed_data_is_found() {
+        let bytes = [7; 5000];
+        let item = Item::Data {
+            offset: 0,
+            bytes: &bytes,
+        };
+        let small = Frame::encode(ID, 0, 0, &item).compressed();
+        for span in [1, 4999, 5001, MAX_PAYLOAD as u64] {
+            let fields = Fields {
+                span,
+                ..small.fields()
+            };
+            let lie = fields.with(&small.as_bytes()[HEADER_LEN..]);
+            let got = Frame::decode(lie.as_bytes()).unwrap();
+            assert_eq!(got.expanded(), Err(FrameError::Contents), "{span}");
+        }
+        let fields = Fields {
+            span: MAX_PAYLOAD as u64 + 1,
+            ..small.fields()
+        };
+        let lie = fields.with(&small.as_bytes()[HEADER_LEN..]);
+        assert_eq!(Frame::decode(lie.as_bytes()), Err(FrameError::Contents));
     }
 
     #[test]

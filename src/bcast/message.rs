@@ -57,6 +57,9 @@ pub struct Tuning {
     pub window: u64,
     /// Seconds without a sign of life after which a peer counts as lost.
     pub stall: f64,
+    /// Compress the data where it is read, once; each rank expands its own.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub compress: bool,
 }
 
 impl Default for Tuning {
@@ -67,6 +70,7 @@ impl Default for Tuning {
             batch: BATCH,
             window: WINDOW,
             stall: 30.,
+            compress: false,
         }
     }
 }

@@ -17,6 +17,7 @@ use super::edge::Edge;
 use super::edge::EdgeEvent;
 use super::edge::Link;
 use super::edge::RpcEdge;
+use super::reader::Pace;
 use super::reader::Reader;
 use super::writer::Place;
 use super::writer::Writer;
@@ -161,10 +162,12 @@ impl Driver {
     ) -> Result<Rc<RefCell<Self>>> {
         let partial = setup.open.partial;
         let targets = setup.open.tree.size();
-        reader.go(
-            setup.open.tuning.batch_for(&setup.open.tree),
-            setup.open.tuning.window,
-        );
+        let tuning = &setup.open.tuning;
+        reader.go(Pace {
+            batch: tuning.batch_for(&setup.open.tree),
+            window: tuning.window,
+            compress: tuning.compress,
+        });
         Self::start(
             setup,
             children,

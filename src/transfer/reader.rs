@@ -36,8 +36,19 @@ pub enum SourceEvent {
     Failed(FileError),
 }
 
+/// How it reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Most bytes of data in a frame.
+    pub batch: u32,
+    /// Most bytes of frames without credit.
+    pub window: u64,
+    /// Compress what gets smaller by it.
+    pub compress: bool,
+}
+
 enum Command {
-    Go { batch: usize, window: u64 },
+    Go(Pace),
     Credit(u64),
 }
 
@@ -92,11 +103,9 @@ impl Reader {
         })
     }
 
-    /// Lets it read: at most `batch` bytes of data in a frame, at most `window`
-    /// bytes of frames without credit.
-    pub fn go(&self, batch: u32, window: u64) {
-        let batch = usize::try_from(batch).unwrap_or(usize::MAX);
-        let _ = self.commands.send(Command::Go { batch, window });
+    /// Lets it read.
+    pub fn go(&self, pace: Pace) {
+        let _ = self.commands.send(Command::Go(pace));
     }
 
     /// Gives credit back.
@@ -125,9 +134,15 @@ fn run(
     if events.send(opened).is_err() {
         return;
     }
-    let Ok(Command::Go { batch, window }) = queue.recv() else {
+    let Ok(Command::Go(Pace {
+        batch,
+        window,
+        compress,
+    })) = queue.recv()
+    else {
         return;
     };
+    let batch = usize::try_from(batch).unwrap_or(usize::MAX);
     let mut buffer = Vec::new();
     let mut in_flight = 0u64;
     let mut seq = 0u64;
@@ -142,13 +157,16 @@ fn run(
             }
         };
         let ends = matches!(item, Item::End { .. });
-        let frame = Frame::encode(transfer, seq, entry, &item);
+        let mut frame = Frame::encode(transfer, seq, entry, &item);
+        if compress {
+            frame = frame.compressed();
+        }
         seq += 1;
         entry += u32::from(ends);
         while in_flight > 0 && in_flight + frame.cost() > window {
             match queue.recv() {
                 Ok(Command::Credit(bytes)) => in_flight = in_flight.saturating_sub(bytes),
-                Ok(Command::Go { .. }) => {}
+                Ok(Command::Go(_)) => {}
                 Err(_) => return,
             }
         }

@@ -205,16 +205,7 @@ fn run(
         let event = match command {
             // The data has a gap from here on: an abort follows.
             Command::Frame(_) | Command::Prepare if cancel.load(Ordering::Relaxed) => continue,
-            Command::Frame(frame) => match frame.item() {
-                Ok(item) => match sink.item(item) {
-                    Ok(()) => SinkEvent::Wrote,
-                    Err(error) => fail(&error),
-                },
-                Err(error) => {
-                    let errno = Errno::EPROTO.raw();
-                    SinkEvent::Failed(Failure::on(place.rank, errno, error.to_string()))
-                }
-            },
+            Command::Frame(frame) => write(&mut sink, &frame, place.rank),
             Command::Prepare => match sink.prepare() {
                 Ok(_) => SinkEvent::Prepared,
                 Err(error) => fail(&error),
@@ -259,4 +250,20 @@ fn placed(copies: &[file::Committed], start: Instant) -> Vec<Placed> {
         micros,
     };
     copies.iter().map(one).collect()
+}
+/// Writes a frame.
+fn write(sink: &mut file::Sink, frame: &Frame, rank: u32) -> SinkEvent {
+    let failed =
+        |errno: Errno, text: String| SinkEvent::Failed(Failure::on(rank, errno.raw(), text));
+    let plain = match frame.expanded() {
+        Ok(plain) => plain,
+        Err(error) => return failed(Errno::EPROTO, error.to_string()),
+    };
+    match plain.item() {
+        Ok(item) => match sink.item(item) {
+            Ok(()) => SinkEvent::Wrote,
+            Err(error) => failed(error.errno(), error.to_string()),
+        },
+        Err(error) => failed(Errno::EPROTO, error.to_string()),
+    }
 }

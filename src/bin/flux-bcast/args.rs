@@ -147,6 +147,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) window: Option<u64>,
 
+    /// Compress data on its way (for slow networks)
+    #[arg(short = 'C', long)]
+    pub(crate) compress: bool,
+
     /// Give up after this time
     #[arg(short, long, value_name = "FSD", value_parser = fsd)]
     pub(crate) timeout: Option<Duration>,
@@ -259,6 +263,7 @@ impl Args {
             (self.chunk.is_some(), "--chunk"),
             (self.batch.is_some(), "--batch"),
             (self.window.is_some(), "--window"),
+            (self.compress, "--compress"),
         ];
         let given = |list: &[(bool, &'static str)], fine: &[&str]| {
             list.iter()

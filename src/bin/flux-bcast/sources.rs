@@ -144,6 +144,7 @@ pub(crate) fn policy(args: &Args) -> Policy {
 pub(crate) fn tuning(args: &Args) -> Result<Tuning, Failed> {
     let mut tuning = Tuning {
         k: args.fanout,
+        compress: args.compress,
         ..Tuning::default()
     };
     if let Some(chunk) = args.chunk {

@@ -22,6 +22,7 @@ use crate::flux::message::Request;
 use crate::flux::message::Stream;
 use crate::transfer::ask::Credit;
 use crate::transfer::ask::Fetch;
+use crate::transfer::reader::Pace;
 use crate::transfer::reader::Reader;
 use crate::transfer::reader::SourceEvent;
 use crate::transfer::told::told_text;
@@ -139,7 +140,11 @@ impl Bcast {
         match event {
             SourceEvent::Opened { .. } => {
                 if let Some(fetch) = fetches.open.get(&transfer) {
-                    fetch.reader.go(fetch.batch, fetch.window);
+                    fetch.reader.go(Pace {
+                        batch: fetch.batch,
+                        window: fetch.window,
+                        compress: false,
+                    });
                 }
             }
             SourceEvent::Frame(frame) => fetches.send(transfer, &frame),

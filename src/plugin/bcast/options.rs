@@ -65,6 +65,7 @@ const KEYS: &[&str] = &[
     "chunk",
     "batch",
     "window",
+    "compress",
     "timeout",
     "sync",
     "partial",
@@ -125,6 +126,7 @@ impl Options {
         if let Some(window) = get.size("window")? {
             tuning.window = window;
         }
+        tuning.compress = get.flag("compress")?;
         if let Some(stall) = get.duration("stall")? {
             tuning.stall = stall.as_secs_f64();
         }
