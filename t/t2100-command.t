@@ -142,6 +142,19 @@ test_expect_success REAL_FLUX '--no-wait: a job that has not started is refused 
 	grep "$pending" waiting.err
 '
 
+test_expect_success '--compress changes nothing but what is on the way' '
+	data_library lib &&
+	data_random 300000 noise &&
+	for file in lib noise; do
+		bcast --compress -k2 --dest=squeezed --force "$JOBID" $file &&
+		job_has $file "\$FLUX_JOB_TMPDIR/squeezed" || return 1
+	done &&
+	run_timeout 60 flux run -N2 -n2 -o userrc="$BCAST_RC" \
+		-o bcast.source="$PWD/lib" -o bcast.compress \
+		sh -c "sha256sum <\"\$FLUX_BCAST_PATH\"" >out &&
+	test "$(grep -c "^$(sha256sum <lib)$" out)" = 2
+'
+
 test_expect_success 'the job ends well' '
 	job_finish
 '
