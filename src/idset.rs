@@ -14,7 +14,7 @@ use serde::de;
 
 /// Largest set that is accepted from text: larger ones are typing mistakes or
 /// attacks, not jobs.
-const MAX_LEN: u64 = 1 << 22;
+const MAX_LEN: u64 = 1 << 20;
 
 /// An ordered set of unsigned numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -39,6 +39,13 @@ pub const BATCH: u32 = 120 * 1024;
 /// about 0.85 MiB other users of the brokers notice little (measured).
 pub const WINDOW: u64 = 7 * BATCH as u64;
 
+/// Largest window that may be asked for: a shell holds so much of a transfer in
+/// memory, and its messages as well.
+pub const WINDOW_MAX: u64 = 256 << 20;
+
+/// Seconds that a peer may be silent at most.
+pub const STALL_MAX: f64 = 86_400.;
+
 /// Most children of a shell unless the caller says otherwise.
 pub const FANOUT: u32 = 16;
 
@@ -99,11 +106,15 @@ impl Tuning {
                 super::frame::MAX_PAYLOAD
             ));
         }
-        if self.window == 0 {
-            return Err("window must be at least 1 byte".into());
+        if self.window == 0 || self.window > WINDOW_MAX {
+            return Err(format!(
+                "window {} is not within 1 and {WINDOW_MAX} bytes",
+                self.window
+            ));
         }
-        if !(self.stall.is_finite() && self.stall >= 0.1) {
-            return Err("stall must be at least 0.1 s".into());
+        // Not a number is within no range.
+        if !(0.1..=STALL_MAX).contains(&self.stall) {
+            return Err(format!("stall must be within 0.1 and {STALL_MAX} s"));
         }
         Ok(())
     }
@@ -233,4 +244,35 @@ pub enum Order {
     Commit,
     /// Drop everything.
     Abort(Failure),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tuning_beyond_its_limits_is_refused_by_name() {
+        let with = |change: fn(&mut Tuning)| {
+            let mut tuning = Tuning::default();
+            change(&mut tuning);
+            tuning.check()
+        };
+        assert_eq!(with(|_| ()), Ok(()));
+        assert_eq!(with(|t| t.window = WINDOW_MAX), Ok(()));
+        assert_eq!(with(|t| t.stall = STALL_MAX), Ok(()));
+        for (name, refused) in [
+            ("k", with(|t| t.k = Some(0))),
+            ("chunk", with(|t| t.chunk = 0)),
+            ("chunk", with(|t| t.chunk = CHUNK_MAX + 1)),
+            ("batch", with(|t| t.batch = u32::MAX)),
+            ("window", with(|t| t.window = 0)),
+            ("window", with(|t| t.window = WINDOW_MAX + 1)),
+            ("stall", with(|t| t.stall = 0.)),
+            ("stall", with(|t| t.stall = STALL_MAX + 1.)),
+            ("stall", with(|t| t.stall = 1e300)),
+            ("stall", with(|t| t.stall = f64::NAN)),
+        ] {
+            assert!(refused.unwrap_err().starts_with(name), "{name}");
+        }
+    }
 }

@@ -318,9 +318,12 @@ impl Request {
     /// Starts answering a streaming request.
     ///
     /// # Errors
-    /// EPROTO if the request is not streaming; the sender gets that answer.
+    /// EPROTO if the request is not streaming, or its sender expects no response;
+    /// the sender gets that answer.
     pub fn into_stream(mut self) -> Result<Stream> {
-        if self.is_streaming() {
+        // Flux does not announce the end of a sender that wants no response: such
+        // a stream would stay open for ever.
+        if self.is_streaming() && !self.is_noresponse() {
             return Ok(Stream(self.0));
         }
         let text = "this method needs a streaming request";

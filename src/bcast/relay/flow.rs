@@ -23,9 +23,13 @@ impl Relay {
             });
             return;
         }
-        if self.fin || frame.seq() != self.next_seq {
+        // A message may reach over the edge of the window, none may begin beyond.
+        let room = self.held_bytes < self.window;
+        if self.fin || frame.seq() != self.next_seq || !room {
             let text = if self.fin {
                 "data after the end of the stream".to_owned()
+            } else if frame.seq() == self.next_seq {
+                format!("more data came than the {} bytes granted", self.window)
             } else {
                 format!(
                     "data message {} came instead of {}",
@@ -54,6 +58,7 @@ impl Relay {
                 out.push(Output::SinkPrepare);
             }
         }
+        self.held_bytes += frame.cost();
         self.held.push_back(Held {
             frame,
             written: !writes,
@@ -94,6 +99,7 @@ impl Relay {
             let bytes = first.frame.cost();
             out.push(Output::Ack { bytes });
             self.held.pop_front();
+            self.held_bytes -= bytes;
             self.held_from += 1;
         }
     }
@@ -117,6 +123,7 @@ impl Relay {
 
     pub(super) fn drop_held(&mut self, out: &mut Vec<Output>) {
         self.held_from += self.held.len() as u64;
+        self.held_bytes = 0;
         for held in self.held.drain(..) {
             out.push(Output::Ack {
                 bytes: held.frame.cost(),

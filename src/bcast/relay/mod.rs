@@ -212,6 +212,8 @@ pub struct Relay {
     local: Local,
     children: Vec<Child>,
     held: VecDeque<Held>,
+    /// Cost of the frames in `held`; over the window by one at most.
+    held_bytes: u64,
     /// Number of the first frame in `held`.
     held_from: u64,
     /// Number of the frame expected next.
@@ -267,6 +269,7 @@ impl Relay {
             local,
             children,
             held: VecDeque::new(),
+            held_bytes: 0,
             held_from: 0,
             next_seq: 0,
             fin: false,
@@ -290,7 +293,7 @@ impl Relay {
 
     /// Bytes of the frames held in memory.
     pub fn held_bytes(&self) -> u64 {
-        self.held.iter().map(|held| held.frame.cost()).sum()
+        self.held_bytes
     }
 
     /// Takes one input; what is to be done is appended to `out`.

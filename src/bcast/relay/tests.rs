@@ -259,6 +259,23 @@ fn acked(out: &[Output]) -> Vec<u64> {
 }
 
 #[test]
+fn more_data_than_the_window_breaks_the_stream() {
+    let mut bench = Bench::new(&[1], 300);
+    bench.sink(SinkEvent::Opened);
+    for seq in 0..2 {
+        assert_eq!(acks(&bench.feed(Input::Frame(data(seq)))), 0);
+    }
+    let out = bench.feed(Input::Frame(data(2)));
+    assert_eq!(acked(&out), [164, 164, 164]);
+    assert_eq!(bench.relay.held_bytes(), 0);
+    let told = out.iter().any(|out| {
+        matches!(out, Output::Up(Up::Failure(why))
+            if why.errno == libc::EPROTO && why.text.contains("more data"))
+    });
+    assert!(told && out.contains(&Output::SinkAbort), "{out:?}");
+}
+
+#[test]
 fn what_is_held_is_acknowledged_before_what_breaks_the_stream() {
     let mut bench = Bench::new(&[1], 10_000);
     bench.sink(SinkEvent::Opened);

@@ -45,6 +45,13 @@ pub(super) struct Errands {
     open: BTreeMap<u64, Errand>,
 }
 
+impl Errands {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+}
+
 #[derive(Debug)]
 struct Errand {
     request: Request,
@@ -148,6 +155,9 @@ impl Bcast {
         request: Request,
         job: impl FnOnce() -> std::result::Result<T, FileError> + Send + 'static,
     ) {
+        if let Err(error) = self.admit_errand() {
+            return refuse(request, &error);
+        }
         let id = {
             let mut errands = self.errands.borrow_mut();
             errands.last += 1;

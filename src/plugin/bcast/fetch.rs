@@ -43,6 +43,11 @@ struct Open {
 }
 
 impl Fetches {
+    /// The windows of all that are open.
+    pub(super) fn windows(&self) -> impl Iterator<Item = u64> + '_ {
+        self.open.values().map(|fetch| fetch.window)
+    }
+
     /// The shell leaves: whoever waits is told why.
     pub(super) fn leave(&mut self, why: &str) {
         for (_, fetch) in std::mem::take(&mut self.open) {
@@ -131,6 +136,7 @@ impl Bcast {
             let text = "the transfer is open already";
             return Err(Error::with_text(Errno::EEXIST, text));
         }
+        self.admit_transfer(fetch.window)?;
         let spec = self.sources(&fetch.sources, fetch.chunk)?;
         Ok((fetch, spec))
     }

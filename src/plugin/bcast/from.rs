@@ -32,6 +32,14 @@ pub(super) struct Errand {
     client: Option<Sender>,
     stream: Stream,
     outgoing: Outgoing,
+    window: u64,
+}
+
+impl Errand {
+    /// Bytes of it that may be held here.
+    pub(super) fn window(&self) -> u64 {
+        self.window
+    }
 }
 
 impl Bcast {
@@ -47,7 +55,7 @@ impl Bcast {
         let Ok(stream) = request.into_stream() else {
             return;
         };
-        let transfer = from.transfer;
+        let (transfer, window) = (from.transfer, from.tuning.window);
         let sending = Sending {
             transfer,
             dest: from.dest,
@@ -74,6 +82,7 @@ impl Bcast {
                     client,
                     stream,
                     outgoing,
+                    window,
                 };
                 self.sendings.borrow_mut().insert(transfer, errand);
             }
@@ -94,6 +103,7 @@ impl Bcast {
             let text = "the transfer is open already";
             return Err(Error::with_text(Errno::EEXIST, text));
         }
+        self.admit_transfer(from.tuning.window)?;
         let spec = self.sources(&from.sources, from.tuning.chunk)?;
         Ok((from, spec))
     }

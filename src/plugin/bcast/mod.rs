@@ -4,6 +4,7 @@
 //! nothing until it is used: handlers are registered, nothing else.
 
 mod access;
+mod admission;
 mod ask;
 mod fetch;
 mod from;

@@ -133,7 +133,11 @@ fn targets(request: &PlanRequest, hosts: &[String]) -> Result<Vec<u32>> {
 
 /// The ranks on the hosts of a host list; each host must be in the job.
 fn on_hosts(list: &str, hosts: &[String]) -> Result<BTreeSet<u32>> {
-    let names = hostlist::expand(list).map_err(|error| invalid(error.to_string()))?;
+    // A name that comes a million times is looked up once.
+    let names: BTreeSet<String> = hostlist::expand(list)
+        .map_err(|error| invalid(error.to_string()))?
+        .into_iter()
+        .collect();
     let mut ranks = BTreeSet::new();
     for name in names {
         let before = ranks.len();

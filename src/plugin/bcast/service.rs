@@ -34,11 +34,17 @@ pub(super) struct Transfer {
     driver: Rc<RefCell<Driver>>,
     /// Who feeds it.
     sender: Option<Sender>,
+    window: u64,
 }
 
 impl Transfer {
     pub(super) fn into_driver(self) -> Rc<RefCell<Driver>> {
         self.driver
+    }
+
+    /// Bytes of it that may be held here.
+    pub(super) fn window(&self) -> u64 {
+        self.window
     }
 
     pub(super) fn driver(&self) -> &Rc<RefCell<Driver>> {
@@ -161,15 +167,17 @@ impl Bcast {
                 "the transfer is open already",
             ));
         }
-        if !request.is_streaming() {
+        if !request.is_streaming() || request.is_noresponse() {
             return Err(invalid("the request is not a streaming one".into()));
         }
+        self.admit_transfer(open.tuning.window)?;
         Ok(open)
     }
 
     fn open(self: &Rc<Self>, open: Open, request: Request) -> Result<()> {
         let transfer = open.transfer;
         let sender = Sender::of(&request);
+        let window = open.tuning.window;
         let setup = Setup {
             place: Some(self.place(&open)?),
             open,
@@ -179,9 +187,14 @@ impl Bcast {
         };
         let driver = Driver::relay(setup, request)?;
         if !driver.borrow().is_finished() {
-            self.transfers
-                .borrow_mut()
-                .insert(transfer, Transfer { driver, sender });
+            self.transfers.borrow_mut().insert(
+                transfer,
+                Transfer {
+                    driver,
+                    sender,
+                    window,
+                },
+            );
         }
         Ok(())
     }
