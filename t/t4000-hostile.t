@@ -1,0 +1,84 @@
+#!/bin/sh
+
+test_description='Senders that keep to no rule: clear errors, and the shells live on'
+
+. "$(dirname "$0")/sharness.sh"
+test_under_flux 3
+
+attack() {
+	run_timeout 100 ./hostile "$@" "$JOBID"
+}
+
+# All shells answer, have no more threads than at the beginning, and take files.
+unharmed() {
+	count=$((${count:-0} + 1)) &&
+	data_random 300000 "good$count" &&
+	run_timeout 60 flux bcast "$JOBID" "good$count" &&
+	job_has "good$count" "\$FLUX_JOB_TMPDIR/good$count" &&
+	for r in 0 1 2; do
+		retry 50 idle "$(job_shell $r)" || return 1
+	done
+}
+idle() {
+	test "$(threads "$1")" -le "$THREADS"
+}
+retry() {
+	tries=$1 && shift &&
+	until "$@"; do
+		tries=$((tries - 1)) && test $tries -gt 0 && sleep 0.1 || return 1
+	done
+}
+threads() {
+	sed -n 's/^Threads:[^0-9]*//p' /proc/"$1"/status
+}
+memory() {
+	sed -n 's/^VmRSS:[^0-9]*\([0-9]*\) kB/\1/p' /proc/"$1"/status
+}
+
+test_expect_success 'start a job' '
+	capi_prefix &&
+	capi_compile t/src/hostile.c -Wall -Wextra -Werror &&
+	job_start main 3 &&
+	THREADS=$(threads $(job_shell 0)) &&
+	unharmed
+'
+
+test_expect_success 'requests that are none' '
+	attack junk && unharmed
+'
+
+test_expect_success 'limits of what can be asked for' '
+	attack limits && unharmed
+'
+
+test_expect_success 'streams that are none' '
+	attack streams && unharmed &&
+	job_exec_all "test ! -e \$FLUX_JOB_TMPDIR/../escaped && test ! -e /tmp/escaped" &&
+	job_lacks "\$FLUX_JOB_TMPDIR/f"
+'
+
+test_expect_success 'a transfer of somebody else is out of reach' '
+	attack others && unharmed
+'
+
+test_expect_success 'data that were not granted are not kept' '
+	mkfifo hold &&
+	before=$(memory $(job_shell 0)) &&
+	kill -STOP $(job_shell 1) &&
+	{ attack flood <hold >flood.out & } && flood=$! &&
+	exec 8>hold &&
+	retry 300 grep broken flood.out &&
+	after=$(memory $(job_shell 0)) &&
+	kill -CONT $(job_shell 1) &&
+	echo "$before kB before, $after kB after" &&
+	test $after -lt $((before + 40000)) &&
+	exec 8>&- &&
+	wait $flood &&
+	unharmed
+'
+
+test_expect_success 'thousands of transfers at once: 64 are open, the others are refused' '
+	attack crowd && unharmed
+'
+
+test_done
