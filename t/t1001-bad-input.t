@@ -109,7 +109,7 @@ test_expect_success 'a name that is too long' '
 
 test_expect_success 'ranks that the job does not have' '
 	bcast_fails 1 --ranks=2-5 "$JOBID" file &&
-	error_says "rank 5" 0-3 &&
+	error_says "ranks 4-5" 0-3 &&
 	bcast_fails 1 --exclude=0-3 "$JOBID" file &&
 	bcast_fails 1 --hosts=nosuchhost "$JOBID" file &&
 	error_says nosuchhost &&

@@ -32,10 +32,10 @@ refused frob -o bcast.source="$PWD/file" -o bcast.frob=1
 refused source -o bcast.k=2
 refused source -o bcast.dest=x
 refused bcast -o bcast=
-refused 'k must be' -o bcast.source="$PWD/file" -o bcast.k=0
+refused bcast.k -o bcast.source="$PWD/file" -o bcast.k=0
 refused bcast.k -o bcast.source="$PWD/file" -o bcast.k=many
-refused 'bcast: chunk' -o bcast.source="$PWD/file" -o bcast.chunk=0
-refused 'bcast: chunk' -o bcast.source="$PWD/file" -o bcast.chunk=1G
+refused bcast.chunk -o bcast.source="$PWD/file" -o bcast.chunk=0
+refused bcast.chunk -o bcast.source="$PWD/file" -o bcast.chunk=1G
 refused bcast.timeout -o bcast.source="$PWD/file" -o bcast.timeout=soon
 refused bcast.ranks -o bcast.source="$PWD/file" -o bcast.ranks=7-3
 refused bcast.env -o bcast.source="$PWD/file" -o bcast.env=A=B

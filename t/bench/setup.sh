@@ -42,7 +42,7 @@ if test -z "${BENCH_AREA:-}"; then
 		export FLUX_BCAST_PROVIDER=flux
 	fi
 	export FLUX_EXEC_PATH="$BENCH_AREA/cmd${FLUX_EXEC_PATH:+:$FLUX_EXEC_PATH}"
-	echo "# $(uname -srm), $(nproc) cores, $FLUX_BCAST_PROVIDER: $(flux version 2>/dev/null | head -n 1)"
+	echo "# $(uname -srm), $(nproc) cores, $FLUX_BCAST_PROVIDER: $(flux version 2>/dev/null | head -n 1 | sed 's/.*[[:space:]]//')"
 	flux start -s "${bench_shells:-8}" /bin/sh "$0" "$@"
 	status=$?
 	rm -rf "$BENCH_AREA"
