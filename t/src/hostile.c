@@ -296,6 +296,8 @@ static void limits (void)
         "{\"ranks\":[0,-1],\"parents\":[0,0]}",
     };
 
+    char release[64];
+
     for (size_t i = 0; i < sizeof (bad) / sizeof (bad[0]); i++)
         refused (open_with (ONE, bad[i][0], "{}", 0), EPROTO, bad[i][1]);
     for (size_t i = 0; i < sizeof (trees) / sizeof (trees[0]); i++)
@@ -304,6 +306,8 @@ static void limits (void)
         refused (ask ("plan", "{\"version\":1,\"ranks\":\"0-1048575\"}", 0), EINVAL, "rank");
         refused (ask ("plan", "{\"version\":1,\"hosts\":\"no[0-1048575]\"}", 0), EINVAL, "host");
     }
+    snprintf (release, sizeof (release), "{\"transfer\":\"%s\"}", hex ());
+    refused (ask ("release", release, 0), EPROTO, "does not wait");
     /* Flux does not tell when such a sender is gone. */
     flux_future_destroy (open_with (ONE, "{}", "{}", FLUX_RPC_NORESPONSE));
     refused (order_over (h, "\"ping\""), ESTALE, "");

@@ -179,6 +179,10 @@ impl Bcast {
     /// `bcast.release`: the leader lets this shell start its tasks.
     pub(super) fn serve_release(self: &Rc<Self>, request: Request) {
         match request.json::<Release>() {
+            Ok(_) if !self.awaits_release() => {
+                let text = "this shell does not wait for a release";
+                let _ = request.fail(Errno::EPROTO, Some(text));
+            }
             Ok(Release { transfer }) => {
                 self.start.borrow_mut().release(transfer);
                 if !request.is_noresponse() {
@@ -189,6 +193,13 @@ impl Bcast {
                 let _ = request.fail_with(&error);
             }
         }
+    }
+
+    /// The leader releases itself; were it released by somebody else, nobody
+    /// would release the others. Another shell may be told before it waits.
+    fn awaits_release(&self) -> bool {
+        let ahead = self.options.borrow().is_some() || self.start.borrow().running;
+        self.info.rank != 0 && ahead
     }
 
     fn release_all(&self, transfer: TransferId) -> Result<()> {
