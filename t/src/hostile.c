@@ -39,7 +39,10 @@ static char service[256];
 
 static void find_service (void)
 {
-    flux_future_t *f = flux_job_event_watch (h, id, "guest.exec.eventlog", 0);
+    flux_future_t *f = flux_job_event_watch (h,
+                                             id,
+                                             "guest.exec.eventlog",
+                                             FLUX_JOB_EVENT_WATCH_WAITCREATE);
     const char *event = NULL, *at = NULL;
 
     while (!at) {
@@ -433,12 +436,21 @@ static void flood (void)
     (void)!read (0, blob, 1);
 }
 
+/* The leader of a job that is being started is told to go on. */
+static void release (void)
+{
+    refused (ask ("release", "{\"transfer\":\"00000000000000000000000000000000\"}", 0),
+             EPROTO,
+             "does not wait");
+}
+
 static const struct {
     const char *name;
     void (*run) (void);
 } attacks[] = {
     { "junk", junk },     { "limits", limits }, { "streams", streams },
     { "others", others }, { "crowd", crowd },   { "flood", flood },
+    { "release", release },
 };
 
 int main (int argc, char *argv[])
