@@ -98,8 +98,9 @@ test_expect_success 'a stopped shell: the client ends at its time limit, and the
 	job_has file "\$FLUX_JOB_TMPDIR/file"
 '
 
-test_expect_failure 'the message names the stopped shell, and it alone' '
-	grep "^flux-bcast: ERROR: .*rank 5 (" stopped.err
+test_expect_success 'the message names the stopped shell, and it alone' '
+	grep "^flux-bcast: ERROR: rank 5 (.*no sign of life" stopped.err &&
+	test "$(grep -c "^flux-bcast: ERROR: " stopped.err)" = 2
 '
 
 for signal in KILL TERM INT; do

@@ -272,6 +272,8 @@ mod tests {
         let mut origin = client(&[0], Some(Duration::from_secs(10)), &mut out);
         let why = Failure::client(libc::ECANCELED, "enough");
         origin.handle(9000, Input::Abort(why), &mut out);
+        // It is there, but not done yet.
+        origin.handle(9500, Input::ChildAlive { child: 0 }, &mut out);
         origin.handle(10_000, Input::Tick, &mut out);
         assert!(!origin.is_finished());
         origin.handle(11_000, Input::Tick, &mut out);

@@ -18,6 +18,7 @@
 
 mod at;
 mod check;
+mod claim;
 mod digest;
 mod error;
 mod place;

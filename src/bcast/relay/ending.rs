@@ -111,6 +111,7 @@ impl Relay {
             return;
         }
         self.phase = Phase::Aborting;
+        self.called_off = self.now;
         if matches!(self.local, Local::Writing | Local::Prepared) {
             self.local = Local::Ending;
             out.push(Output::SinkAbort);

@@ -225,6 +225,10 @@ pub struct Relay {
     progress_sent: (u64, u32),
     progress_at: Millis,
     upstream_heard: Millis,
+    /// Time of the latest input.
+    now: Millis,
+    /// When the children were told that the transfer is called off.
+    called_off: Millis,
 }
 
 impl Relay {
@@ -235,6 +239,11 @@ impl Relay {
     /// after which a peer counts as lost, if that is shorter. Data does not take
     /// the place of it: a slow disk may leave it without an answer for long.
     const PING: Millis = 1000;
+
+    /// A child that says nothing for so long after it was told that the transfer
+    /// is called off is not waited for: whoever is upstream waits little longer,
+    /// and wants to know who it is that is silent.
+    const LAST_WORD: Millis = 1000;
 
     /// A shorter time to count as lost could not be told from a late tick.
     const SHORTEST_STALL: Millis = 1000;
@@ -279,6 +288,8 @@ impl Relay {
             progress_sent: (0, 0),
             progress_at: now,
             upstream_heard: now,
+            now,
+            called_off: now,
         };
         if relay.local == Local::None {
             relay.ready(out);
@@ -298,6 +309,7 @@ impl Relay {
 
     /// Takes one input; what is to be done is appended to `out`.
     pub fn handle(&mut self, now: Millis, input: Input, out: &mut Vec<Output>) {
+        self.now = now;
         if self.phase == Phase::Finished {
             return;
         }

@@ -113,9 +113,14 @@ impl Relay {
             if !child.is_live() {
                 continue;
             }
+            let silent = self.phase == Phase::Aborting
+                && child.heard <= self.called_off
+                && now.saturating_sub(self.called_off) >= Self::LAST_WORD;
             if now.saturating_sub(child.heard) > self.stall {
                 let text = format!("no sign of life for {} s", self.stall / 1000);
                 self.child_lost(at, libc::ETIMEDOUT, &text, out);
+            } else if silent {
+                self.child_lost(at, libc::ETIMEDOUT, "no sign of life", out);
             } else if now >= child.ping_due {
                 child.ping_due = now + self.ping;
                 out.push(Output::PingChild(at));

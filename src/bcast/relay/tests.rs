@@ -452,3 +452,34 @@ fn progress_counts_the_ranks_that_are_done() {
     bench.now = 2000;
     assert!(!bench.feed(Input::Tick).contains(&told), "said twice");
 }
+
+#[test]
+fn a_child_that_is_silent_when_called_off_is_named_and_not_waited_for() {
+    let mut bench = Bench::new(&[1, 2], 10_000);
+    bench.sink(SinkEvent::Opened);
+    bench.child(0, Up::Ready { window: 10_000 });
+    bench.now = 5000;
+    bench.feed(Input::Abort(Failure::client(libc::ECANCELED, "enough")));
+    bench.sink(SinkEvent::Aborted);
+    bench.now = 5400;
+    // One is busy with cleaning up, but there; the other says nothing.
+    bench.feed(Input::ChildAlive { child: 0 });
+    bench.now = 5999;
+    assert!(
+        !bench
+            .feed(Input::Tick)
+            .iter()
+            .any(|o| matches!(o, Output::Up(_)))
+    );
+    bench.now = 6000;
+    let out = bench.feed(Input::Tick);
+    let silent = Failure::on(2, libc::ETIMEDOUT, "no sign of life");
+    assert!(out.contains(&Output::Up(Up::Failure(silent))), "{out:?}");
+    assert!(!bench.relay.is_finished(), "the other one is waited for");
+    let one = RankResult {
+        rank: 1,
+        outcome: Outcome::Cancelled,
+    };
+    let out = bench.child(0, Up::Done(vec![one]));
+    assert!(out.contains(&Output::Finished));
+}

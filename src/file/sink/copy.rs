@@ -22,6 +22,7 @@ use crate::bcast::spec::Existing;
 use crate::bcast::spec::Policy;
 use crate::errno::Errno;
 use crate::file::at;
+use crate::file::claim::Claim;
 use crate::file::error::FileError;
 use crate::file::error::On;
 use crate::file::place::Place;
@@ -40,6 +41,8 @@ pub(super) struct Copy {
     pub(super) body: Body,
     pub(super) bytes: u64,
     pub(super) digest: Option<Digest>,
+    /// Held until it is published or given up.
+    pub(super) _claim: Option<Claim>,
 }
 
 /// What is staged of it.

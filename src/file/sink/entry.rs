@@ -1,5 +1,6 @@
 //! What an entry of the stream becomes in the staging area.
 
+use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -16,8 +17,10 @@ use crate::bcast::item::Entry;
 use crate::bcast::item::EntryKind;
 use crate::bcast::item::Time;
 use crate::bcast::name::RawName;
+use crate::bcast::spec::Existing;
 use crate::errno::Errno;
 use crate::file::at;
+use crate::file::claim::Claim;
 use crate::file::error::FileError;
 use crate::file::error::On;
 use crate::file::stage;
@@ -97,6 +100,7 @@ impl Sink {
             let error = FileError::new(Errno::EEXIST, "receive", &shown);
             return Err(error.with_hint("it was sent twice"));
         }
+        let claim = self.claim(&name, &shown)?;
         copy::check_existing(&self.place, &name, entry.kind, &self.policy)?;
         let place = self.place.dir.as_fd();
         let target = entry.target.clone().unwrap_or_default();
@@ -134,8 +138,19 @@ impl Sink {
             body,
             bytes: 0,
             digest: None,
+            _claim: claim,
         });
         Ok(())
+    }
+
+    /// Claims a name, unless whoever publishes last may win it.
+    fn claim(&self, name: &OsStr, shown: &Path) -> Result<Option<Claim>, FileError> {
+        if self.policy.existing == Existing::Replace {
+            return Ok(None);
+        }
+        let stat = rustix::fs::fstat(&self.place.dir).on("stat", &self.place.shown)?;
+        let directory = (stat.st_dev, stat.st_ino);
+        Claim::take(directory, name, &self.transfer, shown).map(Some)
     }
 
     /// An entry below a copied directory begins.

@@ -83,6 +83,7 @@ pub struct Context {
 /// A destination that is being written. Dropping it without a commit removes
 /// all it has made.
 pub struct Sink {
+    transfer: String,
     place: Place,
     stage: Stage,
     policy: Policy,
@@ -159,6 +160,7 @@ impl Sink {
         let place = Place::find(base, dest, id, Missing::Make)?;
         let owner = format!("{id}.{}", context.rank);
         let sink = Sink {
+            transfer: id.clone(),
             flush: space::defers_errors(place.fd()),
             place,
             stage: Stage::new(&owner, way, stale_seconds),
