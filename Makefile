@@ -33,7 +33,7 @@ INSTALL = install
 D = "$(DESTDIR)"
 
 all:
-	cargo build --release
+	cargo build --release --workspace
 
 check:
 	t/runtests
@@ -45,7 +45,9 @@ install:
 	ln -sf $(SONAME) $(D)$(LIBDIR)/libflux-bcast.so
 	$(INSTALL) -m 755 "$(BUILD)/libflux_bcast.so" $(D)$(PLUGINDIR)/bcast.so
 	$(INSTALL) -m 644 include/flux-bcast.h $(D)$(INCLUDEDIR)
-	sed -e 's|@prefix@|$(PREFIX)|; s|@libdir@|$(LIBDIR)|; s|@includedir@|$(INCLUDEDIR)|' \
+	sed -e 's|@prefix@|$(PREFIX)|' \
+		-e 's|@libdir@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|' \
+		-e 's|@includedir@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(INCLUDEDIR))|' \
 		-e 's|@version@|$(VERSION)|' include/flux-bcast.pc.in \
 		>$(D)$(LIBDIR)/pkgconfig/flux-bcast.pc
 	chmod 644 $(D)$(LIBDIR)/pkgconfig/flux-bcast.pc

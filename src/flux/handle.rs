@@ -290,7 +290,10 @@ impl Connection {
         // SAFETY: NULL or a C string.
         let raw = check_ptr(unsafe { core.flux_open(curi, 0) }).with_context(|| match uri {
             Some(uri) => format!("connect to Flux at {uri}"),
-            None => "connect to Flux".to_owned(),
+            None if std::env::var_os("FLUX_URI").is_some() => "connect to Flux".to_owned(),
+            None => {
+                "connect to Flux (FLUX_URI is not set, so to the system instance)".to_owned()
+            }
         })?;
         Ok(Connection {
             raw,

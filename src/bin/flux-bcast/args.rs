@@ -34,6 +34,7 @@ Exit status: 0 all ranks have the files, 1 the transfer failed, 2 wrong usage.
 /// Send files to the nodes of a running job
 #[derive(Debug, Parser)]
 #[command(
+    infer_long_args = true,
     name = "flux bcast",
     version,
     disable_version_flag = true,

@@ -50,7 +50,11 @@ fn main() -> ExitCode {
         let _ = std::io::stdout().write_all(help::text().as_bytes());
         return ExitCode::SUCCESS;
     }
-    match run::run(&args) {
+    let done = run::run(&args).and_then(|()| match output::unwritten() {
+        Some(text) => Err(Failed::Transfer(vec![text])),
+        None => Ok(()),
+    });
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failed::Usage(text)) => {
             output::error(&text);

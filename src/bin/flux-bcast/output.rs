@@ -1,6 +1,7 @@
 //! What the user sees.
 
 use std::io::Write;
+use std::sync::OnceLock;
 
 use flux_bcast::bcast::name::RawName;
 use flux_bcast::bcast::report;
@@ -8,6 +9,7 @@ use flux_bcast::bcast::report::Outcome;
 use flux_bcast::bcast::report::Placed;
 use flux_bcast::bcast::report::RankResult;
 use flux_bcast::client::Summary;
+use flux_bcast::errno::Errno;
 use flux_bcast::idset::IdSet;
 use flux_bcast::units::show_size;
 use serde_json::Value;
@@ -23,9 +25,28 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "flux-bcast: {text}");
 }
 
+/// The first error of writing to standard output.
+static UNWRITTEN: OnceLock<std::io::Error> = OnceLock::new();
+
 /// Prints a line of the result.
 pub(crate) fn line(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{text}");
+    if let Err(error) = writeln!(std::io::stdout(), "{text}") {
+        let _ = UNWRITTEN.set(error);
+    }
+}
+
+/// Why a part of the result could not be printed, if so: whoever reads it must
+/// not take the rest for the whole.
+pub(crate) fn unwritten() -> Option<String> {
+    let error = match std::io::stdout().flush() {
+        Ok(()) => return UNWRITTEN.get().map(Errno::from).map(told),
+        Err(error) => Errno::from(&error),
+    };
+    Some(told(error))
+}
+
+fn told(errno: Errno) -> String {
+    format!("write standard output: {errno}")
 }
 
 /// A parser's message on one line.
@@ -35,7 +56,11 @@ pub(crate) fn usage(error: &clap::Error) -> String {
         .lines()
         .map(str::trim)
         .take_while(|line| !line.starts_with("Usage:"))
-        .filter(|line| !line.is_empty() && !line.starts_with("For more information"))
+        .filter(|line| {
+            !(line.is_empty()
+                || line.starts_with("tip:")
+                || line.starts_with("For more information"))
+        })
         .collect();
     let text = text.join(" ");
     let text = text.strip_prefix("error: ").unwrap_or(&text);
@@ -51,7 +76,14 @@ pub(crate) fn host(hosts: &[String], rank: u32) -> &str {
 pub(crate) fn folded(results: &[RankResult], hosts: &[String]) -> Vec<String> {
     report::fold(results)
         .into_iter()
-        .map(|fold| format!("{}: {}", report::who(&fold.ranks, hosts), fold.text))
+        .map(|fold| {
+            let hint = if fold.errno == libc::EEXIST && !fold.text.ends_with(')') {
+                " (--force replaces it)"
+            } else {
+                ""
+            };
+            format!("{}: {}{hint}", report::who(&fold.ranks, hosts), fold.text)
+        })
         .collect()
 }
 

@@ -99,7 +99,7 @@ impl Options {
                 names(value).map_err(|error| format!("bcast: {error}"))?,
                 &empty,
             ),
-            _ => return Err("bcast needs the name of a file: -o bcast=FILE".into()),
+            _ => return Err("the name of a file is missing: -o bcast=FILE".into()),
         };
         if let Some(unknown) = keys.keys().find(|key| !KEYS.contains(&key.as_str())) {
             return Err(format!(
