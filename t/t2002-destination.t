@@ -149,6 +149,25 @@ test_expect_success 'a directory with all that is in it' '
 	done
 '
 
+test_expect_success 'a rank whose temporary directory is gone is named, with the path' '
+	job_exec 2 "mv \"\$FLUX_JOB_TMPDIR\" \"\$FLUX_JOB_TMPDIR.away\"" &&
+	bcast_fails 1 "$JOBID" file nowhere &&
+	error_says "rank 2" "$(job_tmpdir 2)" "No such file or directory" &&
+	job_exec 2 "mv \"\$FLUX_JOB_TMPDIR.away\" \"\$FLUX_JOB_TMPDIR\"" &&
+	job_lacks "\$FLUX_JOB_TMPDIR/nowhere"
+'
+
+test_expect_success 'another user is refused, and changes nothing' '
+	for mask in 2 0; do
+		(
+			FLUX_HANDLE_USERID=12345 FLUX_HANDLE_ROLEMASK=$mask &&
+			export FLUX_HANDLE_USERID FLUX_HANDLE_ROLEMASK &&
+			bcast_fails 1 "$JOBID" file foreign
+		) || return 1
+	done &&
+	job_lacks "\$FLUX_JOB_TMPDIR/foreign"
+'
+
 test_expect_success 'nothing temporary is left anywhere' '
 	find . "$(job_tmpdir 0)" "$(job_tmpdir 1)" "$(job_tmpdir 2)" "$(job_tmpdir 3)" \
 		-name ".flux-bcast*" >left &&
