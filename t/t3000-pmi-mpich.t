@@ -66,6 +66,20 @@ test_expect_success 'a wrapper that closes all inherited descriptors does no har
 	sums out 4
 '
 
+test_expect_success TMPFS 'no name has to be resolved, not even that of the host' '
+	cat >nameless <<-\EOT &&
+	#!/bin/sh
+	for file in hosts resolv.conf nsswitch.conf; do
+		test ! -e /etc/$file || mount --bind /dev/null /etc/$file || exit 1
+	done
+	hostname nameless-$$ || exit 1
+	exec "$@"
+	EOT
+	chmod +x nameless &&
+	pmi_run -N 2 -n 4 unshare --mount --uts ./nameless ./mpi-sum >out &&
+	sums out 4
+'
+
 test_expect_success 'nothing but PMI_PORT and PMI_ID in the environment is needed' '
 	pmi_run -N 2 -n 4 sh -c \
 		"exec env -i PMI_PORT=\$PMI_PORT PMI_ID=\$PMI_ID ./mpi-sum" >out &&
