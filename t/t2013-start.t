@@ -126,4 +126,20 @@ test_expect_success 'the service works in a job that was started so' '
 	job_finish
 '
 
+test_expect_success REAL_FLUX 'with flux bulksubmit, and by a directive in a batch script' '
+	data_random 5000 bulk &&
+	run_timeout 60 flux bulksubmit --quiet --watch -N2 -n2 -o userrc="$BCAST_RC" \
+		-o bcast.source="$PWD/bulk" sh -c "sha256sum <\"\$FLUX_BCAST_PATH\"; : {}" ::: 1 2 >out &&
+	test "$(grep -c "^$(sha256sum <bulk)$" out)" = 4 &&
+	cat >batch.sh <<-EOT &&
+	#!/bin/sh
+	#flux: -N2
+	#flux: -o bcast.source="$PWD/bulk"
+	sha256sum <"\$FLUX_BCAST_PATH"
+	EOT
+	id=$(run_timeout 20 flux batch -o userrc="$BCAST_RC" --output="$PWD/batch.out" batch.sh) &&
+	run_timeout 60 flux job wait-event "$id" clean &&
+	grep "^$(sha256sum <bulk)$" batch.out
+'
+
 test_done
