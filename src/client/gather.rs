@@ -24,7 +24,6 @@ use super::finder::Finder;
 use super::finder::Found;
 use super::intake::Intake;
 use super::intake::IntakeEvent;
-use super::new_transfer;
 use super::shelf::Shelf;
 use super::template;
 use crate::bcast::id::TransferId;
@@ -47,6 +46,7 @@ use crate::flux::reactor::TimerWatcher;
 use crate::idset::IdSet;
 use crate::transfer::ask::Fetch;
 use crate::transfer::edge::Link;
+use crate::transfer::new_id;
 use crate::transfer::writer::Place;
 
 /// What to fetch, and where it goes.
@@ -114,7 +114,7 @@ impl Gathering {
         gather: Gather,
         listener: impl Fn(ClientEvent) + 'static,
     ) -> Result<Self> {
-        let transfer = new_transfer()?;
+        let transfer = new_id()?;
         let stall = Duration::from_secs_f64(gather.tuning.stall);
         let (target, plan) = (gather.target.clone(), gather.plan.clone());
         let timeout = gather.timeout;
@@ -251,7 +251,7 @@ impl Inner {
                 "its broker is not known",
             ));
         };
-        let transfer = new_transfer().map_err(failure)?;
+        let transfer = new_id().map_err(failure)?;
         let tuning = &self.gather.tuning;
         let share = (tuning.window / u64::from(self.gather.at_once.max(1))).max(1);
         let floor = tuning.batch.min(16 * 1024);

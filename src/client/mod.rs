@@ -44,7 +44,6 @@ use crate::bcast::spec::Dest;
 use crate::bcast::spec::Policy;
 use crate::file::SourceSpec;
 use crate::file::Totals;
-use crate::flux::error::Context;
 use crate::flux::error::Error;
 use crate::flux::error::Result;
 use crate::flux::handle::Handle;
@@ -56,6 +55,7 @@ use crate::transfer::driver::DriverEvent;
 use crate::transfer::driver::Network;
 use crate::transfer::driver::Setup;
 use crate::transfer::edge::Link;
+use crate::transfer::new_id;
 use crate::transfer::reader::Reader;
 use crate::transfer::reader::SourceEvent;
 
@@ -188,7 +188,7 @@ impl Client {
         send: Send,
         listener: impl Fn(ClientEvent) + 'static,
     ) -> Result<Self> {
-        let transfer = new_transfer()?;
+        let transfer = new_id()?;
         let reactor = handle.reactor()?;
         let timeout = send.timeout;
         let inner = Rc::new_cyclic(|me| {
@@ -470,14 +470,6 @@ impl Inner {
         };
         Driver::origin(setup, vec![plan.tree.clone()], reader, None).map(Some)
     }
-}
-
-/// A random id.
-fn new_transfer() -> Result<TransferId> {
-    let mut id = [0; 16];
-    rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())
-        .context("choose a transfer id")?;
-    Ok(TransferId::from_bytes(id))
 }
 
 /// All that a client needs to reach: the root of the tree.

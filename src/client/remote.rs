@@ -13,7 +13,6 @@ use super::Summary;
 use super::Target;
 use super::finder::Finder;
 use super::finder::Found;
-use super::new_transfer;
 use super::pulse;
 use super::pulse::Pulse;
 use crate::bcast::id::TransferId;
@@ -38,6 +37,7 @@ use crate::transfer::ask::From;
 use crate::transfer::ask::Told;
 use crate::transfer::edge;
 use crate::transfer::edge::Link;
+use crate::transfer::new_id;
 
 /// What to send from where.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl Remote {
         send: SendFrom,
         listener: impl Fn(ClientEvent) + 'static,
     ) -> Result<Self> {
-        let transfer = new_transfer()?;
+        let transfer = new_id()?;
         let stall = Duration::from_secs_f64(send.tuning.stall);
         let timeout = send.timeout;
         // The leader says where the shell of that one rank is.

@@ -87,9 +87,11 @@ fn init(plugin: Plugin) -> Result<()> {
     let (b, p) = (Rc::clone(&bcast), Rc::clone(&pmi));
     plugin.add_handler("shell.lost", move |call| {
         let lost: LostShell = call.input()?.unwrap_or_default();
-        b.shell_lost(call.input()?.unwrap_or_default());
-        if let (Some(pmi), Some(rank)) = (p.get(), lost.shell_rank) {
-            pmi.shell_lost(rank);
+        if let Some(rank) = lost.shell_rank {
+            b.shell_lost(rank);
+            if let Some(pmi) = p.get() {
+                pmi.shell_lost(rank);
+            }
         }
         Ok(())
     })?;

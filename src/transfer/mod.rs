@@ -13,3 +13,18 @@ pub mod reader;
 pub(crate) mod told;
 pub(crate) mod worker;
 pub mod writer;
+
+use crate::bcast::id::TransferId;
+use crate::flux::error::Context;
+use crate::flux::error::Result;
+
+/// A random id for a new transfer.
+///
+/// # Errors
+/// The system has no random numbers to give.
+pub(crate) fn new_id() -> Result<TransferId> {
+    let mut id = [0; 16];
+    rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())
+        .context("choose a transfer id")?;
+    Ok(TransferId::from_bytes(id))
+}

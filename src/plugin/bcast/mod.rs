@@ -24,8 +24,6 @@ use std::rc::Rc;
 use std::time::Duration;
 use std::time::Instant;
 
-use serde::Deserialize;
-
 use self::access::Access;
 use self::ask::Errands;
 use self::fetch::Fetches;
@@ -49,13 +47,6 @@ use crate::transfer::writer::SharedRegistry;
 
 /// How long a leaving shell waits for its workers to remove what they wrote.
 const FAREWELL: Duration = Duration::from_secs(5);
-
-/// What `shell.lost` says.
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct Lost {
-    #[serde(default)]
-    shell_rank: Option<u32>,
-}
 
 /// State of the plugin in one shell.
 pub(super) struct Bcast {
@@ -174,11 +165,9 @@ impl Bcast {
     }
 
     /// `shell.lost`, on the leader: a shell is gone for good.
-    pub(super) fn shell_lost(self: &Rc<Self>, lost: Lost) {
-        if let Some(rank) = lost.shell_rank {
-            self.shell.log().debug(format_args!("shell {rank} is lost"));
-            self.note_lost(rank);
-        }
+    pub(super) fn shell_lost(&self, rank: u32) {
+        self.shell.log().debug(format_args!("shell {rank} is lost"));
+        self.note_lost(rank);
     }
 
     /// `shell.exit`: everybody who waits for us gets an answer.

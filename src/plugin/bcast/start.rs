@@ -31,13 +31,13 @@ use crate::bcast::report::RankResult;
 use crate::elf;
 use crate::errno::Errno;
 use crate::file;
-use crate::flux::error::Context;
 use crate::flux::error::Error;
 use crate::flux::error::Result;
 use crate::flux::handle::Node;
 use crate::flux::message::Request;
 use crate::flux::reactor::SignalWatcher;
 use crate::transfer::driver::Driver;
+use crate::transfer::new_id;
 
 /// Exit code of a job whose files could not be put in place.
 const EXIT: u8 = 1;
@@ -245,10 +245,7 @@ impl Bcast {
 
     /// The leader's part: reads the files and starts the transfer.
     fn lead(self: &Rc<Self>, options: &Options, verdict: &Slot) -> Result<Outgoing> {
-        let mut id = [0; 16];
-        rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())
-            .context("choose a transfer id")?;
-        let transfer = TransferId::from_bytes(id);
+        let transfer = new_id()?;
         let mut sending = Sending {
             transfer,
             dest: options.dest.clone(),
