@@ -96,4 +96,35 @@ test_expect_success TMPFS 'a small file system fills up and goes away' '
 	grep "No space" err
 '
 
+test_expect_success 'what a failed test did is shown, and what a file that broke off did last' '
+	cat >x.log <<-EOT &&
+	expecting success: first
+	output 1
+
+	skipping test: second
+
+	expecting success: third
+	output 3
+
+	checking known breakage: fourth
+	output 4
+	EOT
+	cat >x.tap <<-EOT &&
+	ok 1 - first
+	ok 2 # skip second
+	not ok 3 - third
+	not ok 4 - fourth # TODO known breakage
+	1..4
+	EOT
+	"$BCAST_SCRIPTS/failures" x.tap x.log >out &&
+	grep "x: test 3 failed" out &&
+	test "$(grep output out)" = "output 3" &&
+	sed "s/^not ok 3/ok 3/" x.tap >y.tap &&
+	"$BCAST_SCRIPTS/failures" y.tap x.log >out &&
+	test ! -s out &&
+	sed "/1\.\./d" y.tap >z.tap &&
+	"$BCAST_SCRIPTS/failures" z.tap x.log >out &&
+	test "$(grep output out)" = "output 4"
+'
+
 test_done

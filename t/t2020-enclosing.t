@@ -37,7 +37,7 @@ test_expect_success 'a task of another job' '
 	job_has file "\$FLUX_JOB_TMPDIR/from-other"
 '
 
-test_expect_success REAL_FLUX 'the initial program of an instance: all nodes of its job' '
+test_expect_success 'the initial program of an instance: all nodes of its job' '
 	cat >initial <<-"EOT" &&
 	#!/bin/sh
 	# The job tmpdirs are those of the shells that run the brokers, which the
@@ -54,7 +54,7 @@ test_expect_success REAL_FLUX 'the initial program of an instance: all nodes of 
 	test "$(sort -u sums)" = "$(sha256sum <file)"
 '
 
-test_expect_success REAL_FLUX 'a batch script' '
+test_expect_success 'a batch script' '
 	cat >batch <<-"EOT" &&
 	#!/bin/sh
 	flux bcast -v file >placed.batch &&

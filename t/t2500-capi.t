@@ -294,10 +294,8 @@ test_expect_success 'a job that has ended: ESHUTDOWN' '
 	grep "^108 " out
 '
 
-# (A stand-in starts an instance for each task: then the first of them sends.)
 test_expect_success 'to the enclosing job' '
 	cat >inner <<-EOT &&
-	mkdir "$PWD/inner.begun" || exit 0
 	exec "$PWD/bcast-blocking" - "$PWD/file" enclosing
 	EOT
 	run_timeout 100 flux run -N2 -n2 -o userrc="$BCAST_RC" flux start sh "$PWD/inner" >out &&

@@ -57,7 +57,7 @@ test_expect_success MPICH 'an MPI program' '
 	test $(grep -c "of 6: sum 15, PMI_FD unset" out) = 6
 '
 
-test_expect_success REAL_FLUX 'a Flux instance of three brokers, and a job in it' '
+test_expect_success 'a Flux instance of three brokers, and a job in it' '
 	run_timeout 60 "$PORT" serve -H "127.0.0.[2-4]" -r "$RSH" env PATH="$PATH" "$PORT" exec \
 		flux start flux run -N 3 -n 3 sh -c "echo task \$FLUX_TASK_RANK" >out &&
 	test $(grep -c "^task [012]" out) = 3

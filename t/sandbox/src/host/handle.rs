@@ -295,9 +295,12 @@ impl Handle {
     }
 }
 
-/// The socket that an URI names: `local:///path`, `/path`, `./path`; with
-/// `parent` handled by the caller.
-fn socket_path(uri: Option<&str>) -> Result<PathBuf, Errno> {
+/// The socket that an URI (`None`: that in `FLUX_URI`) names: `local:///path`,
+/// `/path`, `./path`.
+///
+/// # Errors
+/// `ENOENT` without an URI, `EINVAL` for what is none.
+pub fn socket_path(uri: Option<&str>) -> Result<PathBuf, Errno> {
     let from_env;
     let uri = match uri {
         Some(uri) => uri,

@@ -108,12 +108,7 @@ fn copy_script(text: &str) -> Result<String, Fail> {
 
 fn instance(name: &str, given: &Given, command: &[String]) -> Result<Spec, Fail> {
     let own = self_dir().unwrap_or_default().join("flux");
-    // One process plays all brokers, so the first task is the instance; those
-    // of the other nodes wait for it.
-    let script = "if test \"$FLUX_TASK_RANK\" = 0; then exec \"$0\" start \
-                  -s \"$FLUX_JOB_NNODES\" \"$@\"; fi";
-    let mut words: Vec<String> = ["sh", "-c", script].map(str::to_owned).into();
-    words.push(own.display().to_string());
+    let mut words = vec![own.display().to_string(), "start".to_owned()];
     words.extend(command.iter().cloned());
     let mut spec = spec::build(name, given, &words, Shape::Instance)?;
     let options = &mut spec.jobspec["attributes"]["system"]["shell"]["options"];

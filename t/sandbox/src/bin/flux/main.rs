@@ -7,6 +7,7 @@ mod args;
 mod attach;
 mod attr;
 mod batch;
+mod boot;
 mod cancel;
 mod driver;
 mod exec;

@@ -12,6 +12,7 @@ use flux_sandbox::host::handle::Handle;
 use flux_sandbox::host::reactor::{self, Kind, Reactor, Watcher};
 
 use crate::args::{self, flag, with};
+use crate::boot::Boot;
 use crate::driver;
 use crate::fail::{Fail, Outcome};
 
@@ -67,7 +68,16 @@ pub(crate) fn run(words: &[String]) -> Outcome {
             }
         }
     }
-    serve(size, attrs, &given.operands)
+    let refused = |e| Fail::new(format!("flux-start: boot: {e}"));
+    let boot = match given.get("test-size") {
+        None => Boot::from_env().map_err(refused)?,
+        // A test instance, whatever we are started by.
+        Some(_) => None,
+    };
+    match boot {
+        Some(boot) if boot.rank > 0 => boot.follow().map(|()| 0).map_err(refused),
+        boot => serve(size, attrs, boot, &given.operands),
+    }
 }
 
 fn add_attr(attrs: &mut BTreeMap<String, String>, text: &str) -> Result<(), Fail> {
@@ -81,13 +91,21 @@ fn add_attr(attrs: &mut BTreeMap<String, String>, text: &str) -> Result<(), Fail
 
 /// Runs an instance until `command` (default: the user's shell) ends; its exit
 /// code is that of the command.
-pub(crate) fn serve(size: u32, attrs: BTreeMap<String, String>, command: &[String]) -> Outcome {
+fn serve(
+    size: u32,
+    mut attrs: BTreeMap<String, String>,
+    boot: Option<Boot>,
+    command: &[String],
+) -> Outcome {
     let fail =
         |what: &str, e: &dyn std::fmt::Display| Fail::new(format!("flux-start: {what}: {e}"));
     let rundir = make_rundir(&attrs).map_err(|e| fail("rundir", &e))?;
     let own = driver::self_dir().ok_or_else(|| fail("own path", &"unknown"))?;
     link_library(&own, &rundir).map_err(|e| fail("libflux-core", &e))?;
     let parent = enclosing_job();
+    let size = boot.as_ref().map_or(size, |b| b.size);
+    let method = if size > 1 { "simple" } else { "single" };
+    attrs.insert("broker.boot-method".to_owned(), method.to_owned());
     let reactor = Reactor::new();
     let config = Config {
         size,
@@ -98,6 +116,10 @@ pub(crate) fn serve(size: u32, attrs: BTreeMap<String, String>, command: &[Strin
         knobs: Knobs::from_env(),
     };
     let broker = Broker::start(config, &reactor).map_err(|e| fail("broker", &e))?;
+    if let Some(boot) = boot {
+        boot.lead(|rank| broker.borrow().uri(rank))
+            .map_err(|e| fail("boot", &e))?;
+    }
     let code = run_program(&broker, &reactor, &rundir, command);
     broker.borrow_mut().cancel_all();
     while broker.borrow().is_busy() {
