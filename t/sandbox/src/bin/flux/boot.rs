@@ -74,6 +74,8 @@ impl Boot {
             self.ask(&put, "put_result rc=0")?;
         }
         self.ask("barrier_in", "barrier_out rc=0")?;
+        // All are connected: nobody finds us gone already.
+        self.ask("barrier_in", "barrier_out rc=0")?;
         self.ask("finalize", "finalize_ack rc=0").map(|_| ())
     }
 
@@ -85,10 +87,11 @@ impl Boot {
         self.ask("barrier_in", "barrier_out rc=0")?;
         let get = format!("get kvsname={} key={KEY}.{}", self.kvsname, self.rank);
         let uri = self.ask(&get, "get_result rc=0 value=")?;
-        self.ask("finalize", "finalize_ack rc=0")?;
         let path = handle::socket_path(Some(&uri)).map_err(invalid)?;
-        // Nothing is sent to who asks nothing.
         let mut instance = UnixStream::connect(path)?;
+        self.ask("barrier_in", "barrier_out rc=0")?;
+        self.ask("finalize", "finalize_ack rc=0")?;
+        // Nothing is sent to who asks nothing.
         io::copy(&mut instance, &mut io::sink())?;
         Ok(())
     }
