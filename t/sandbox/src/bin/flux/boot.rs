@@ -67,10 +67,7 @@ impl Boot {
     pub(crate) fn lead(mut self, uri: impl Fn(u32) -> String) -> io::Result<()> {
         let kvsname = self.kvsname.clone();
         for rank in 1..self.size {
-            let put = format!(
-                "put kvsname={kvsname} key={KEY}.{rank} value={}",
-                uri(rank)
-            );
+            let put = format!("put kvsname={kvsname} key={KEY}.{rank} value={}", uri(rank));
             self.ask(&put, "put_result rc=0")?;
         }
         self.ask("barrier_in", "barrier_out rc=0")?;
@@ -103,7 +100,10 @@ impl Boot {
         let mut answer = String::new();
         self.stream.read_line(&mut answer)?;
         let answer = answer.trim_end();
-        match answer.strip_prefix("cmd=").and_then(|a| a.strip_prefix(expected)) {
+        match answer
+            .strip_prefix("cmd=")
+            .and_then(|a| a.strip_prefix(expected))
+        {
             Some(rest) => Ok(rest.to_owned()),
             None => Err(invalid(format!("{command}: answer '{answer}'"))),
         }
