@@ -17,6 +17,8 @@ use crate::bcast::spec::Dest;
 use crate::bcast::spec::Existing;
 use crate::bcast::spec::Policy;
 use crate::client::Send;
+use crate::client::Target;
+use crate::client::Terms;
 use crate::errno::Errno;
 use crate::file::Follow;
 use crate::file::Input;
@@ -209,8 +211,11 @@ impl Options {
         }
         let inputs = self.sources.iter().map(input).collect::<Result<_, _>>()?;
         Ok(Send {
-            job,
-            job_name,
+            terms: self.terms(Target {
+                job,
+                name: job_name,
+                no_wait: self.nowait(),
+            }),
             source: SourceSpec {
                 inputs,
                 recursive: true,
@@ -229,6 +234,15 @@ impl Options {
                 times: self.has(flag::TIMES),
                 sync: self.has(flag::SYNC),
             },
+            partial: self.has(flag::PARTIAL),
+            checksum: false,
+            libs: None,
+        })
+    }
+
+    fn terms(&self, target: Target) -> Terms {
+        Terms {
+            target,
             plan: PlanRequest {
                 version: VERSION,
                 ranks: self.ranks.clone(),
@@ -238,11 +252,8 @@ impl Options {
                 k: self.tuning.k,
             },
             tuning: self.tuning.clone(),
-            partial: self.has(flag::PARTIAL),
-            no_wait: self.nowait(),
-            checksum: false,
             timeout: self.timeout,
-        })
+        }
     }
 
     fn has(&self, flag: i32) -> bool {
@@ -381,7 +392,7 @@ mod tests {
             assert_eq!(options.set_hosts(Some(bad)), Err(Errno::EINVAL), "{bad}");
         }
         options.add_memory(b"", "x".into()).unwrap();
-        let plan = send(&options).unwrap().plan;
+        let plan = send(&options).unwrap().terms.plan;
         assert_eq!((plan.hosts.as_deref(), plan.ranks), (Some("a[1-2]"), None));
     }
 

@@ -156,6 +156,7 @@ mod tests {
             why,
             hosts: (0..4).map(|n| format!("n{n}")).collect(),
             names: Vec::new(),
+            libs: 0,
             bytes: 10,
             elapsed: Duration::from_millis(1500),
             unchanged: crate::idset::IdSet::default(),

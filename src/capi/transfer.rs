@@ -15,6 +15,7 @@ use std::rc::Weak;
 use crate::bcast::report::Failure;
 use crate::client::Client;
 use crate::client::ClientEvent;
+use crate::client::Running as _;
 use crate::client::Send;
 use crate::client::Summary;
 use crate::errno::Errno;
@@ -146,7 +147,9 @@ impl Transfer {
                 transfer.hear(&fulfiller, event);
             }
         })?;
-        let _ = self.id.set(c_text(&client.transfer_id().to_string()));
+        if let Some(id) = client.transfer_id() {
+            let _ = self.id.set(c_text(&id.to_string()));
+        }
         self.client.replace(Some(client));
         Ok(())
     }
@@ -211,6 +214,7 @@ impl Transfer {
                 let text = "the job has not started";
                 self.cancel(Failure::client(libc::EAGAIN, text));
             }
+            ClientEvent::Notes(_) => {}
             ClientEvent::Waiting => {
                 self.state.set(State::Waiting);
                 tell(fulfiller);

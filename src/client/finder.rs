@@ -10,11 +10,12 @@ use std::rc::Rc;
 use std::rc::Weak;
 use std::time::Duration;
 
-use super::Target;
+use super::Terms;
 use super::job::IfPending;
 use super::job::JobNews;
 use super::job::JobWatcher;
 use super::job::Shells;
+use super::terms::failure;
 use crate::bcast::message::Plan;
 use crate::bcast::message::PlanRequest;
 use crate::bcast::message::VERSION;
@@ -61,24 +62,24 @@ struct Inner {
 }
 
 impl Finder {
-    /// Starts to look; `tell` is called from the reactor. A leader that does not
-    /// answer within `stall` counts as lost.
+    /// Starts to look; `tell` is called from the reactor. A leader that is silent
+    /// for as long as the terms allow counts as lost.
     ///
     /// # Errors
     /// Those of the connection.
     pub(super) fn start(
         handle: Handle,
-        target: &Target,
+        terms: &Terms,
         request: PlanRequest,
-        stall: Duration,
         tell: impl Fn(Found) + 'static,
     ) -> Result<Self> {
+        let target = &terms.target;
         let inner = Rc::new_cyclic(|me| {
             RefCell::new(Inner {
                 handle,
                 job_name: target.name.clone(),
                 request,
-                stall,
+                stall: terms.stall(),
                 watcher: None,
                 shells: None,
                 planning: None,
@@ -128,8 +129,7 @@ impl Inner {
                 this.borrow_mut().shells = Some(shells);
                 let asked = this.borrow_mut().ask();
                 if let Err(error) = asked {
-                    let failure = Failure::client(error.errno().raw(), error.to_string());
-                    Self::tell(&this, Found::Over(failure));
+                    Self::tell(&this, Found::Over(failure(&error)));
                 }
             }
             JobNews::Over(failure) => Self::tell(&this, Found::Over(failure)),

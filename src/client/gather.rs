@@ -10,16 +10,15 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::rc::Weak;
-use std::time::Duration;
 use std::time::Instant;
 
 use super::ClientEvent;
+use super::Running;
 use super::Summary;
-use super::Target;
+use super::Terms;
 use super::finder::Finder;
 use super::finder::Found;
 use super::intake::Intake;
@@ -28,8 +27,6 @@ use super::shelf::Shelf;
 use super::template;
 use crate::bcast::id::TransferId;
 use crate::bcast::message::Plan;
-use crate::bcast::message::PlanRequest;
-use crate::bcast::message::Tuning;
 use crate::bcast::message::VERSION;
 use crate::bcast::name::RawName;
 use crate::bcast::report::Failure;
@@ -49,11 +46,15 @@ use crate::transfer::edge::Link;
 use crate::transfer::new_id;
 use crate::transfer::writer::Place;
 
+/// So many ranks send at once, unless the caller says otherwise.
+pub const AT_ONCE: u32 = 16;
+
 /// What to fetch, and where it goes.
 #[derive(Debug)]
 pub struct Gather {
-    /// The job.
-    pub target: Target,
+    /// Job, ranks that send, flow and time; the window is shared by those who
+    /// send at once.
+    pub terms: Terms,
     /// The sources, absolute or below each rank's temporary directory.
     pub sources: Vec<RawName>,
     /// Directory that gets a directory for each rank, `DIR/RANK`; or, with tags
@@ -63,16 +64,10 @@ pub struct Gather {
     pub mkdir: bool,
     /// How the copies are made: `Refuse` or `Replace`, mode, times, sync.
     pub policy: Policy,
-    /// Which ranks send.
-    pub plan: PlanRequest,
-    /// Chunk, batch and window; the window is shared by those who send at once.
-    pub tuning: Tuning,
     /// So many ranks send at once, at least 1.
     pub at_once: u32,
     /// Files of healthy ranks appear although others fail.
     pub partial: bool,
-    /// Time limit for everything.
-    pub timeout: Option<Duration>,
 }
 
 /// Such a transfer that goes on. Dropping it calls it off.
@@ -115,9 +110,7 @@ impl Gathering {
         listener: impl Fn(ClientEvent) + 'static,
     ) -> Result<Self> {
         let transfer = new_id()?;
-        let stall = Duration::from_secs_f64(gather.tuning.stall);
-        let (target, plan) = (gather.target.clone(), gather.plan.clone());
-        let timeout = gather.timeout;
+        let terms = gather.terms.clone();
         let inner = Rc::new_cyclic(|me| {
             RefCell::new(Inner {
                 handle,
@@ -141,32 +134,35 @@ impl Gathering {
             })
         });
         let weak = Rc::downgrade(&inner);
-        let finder = Finder::start(handle, &target, plan, stall, move |found| {
+        let finder = Finder::start(handle, &terms, terms.plan.clone(), move |found| {
             if let Some(this) = weak.upgrade() {
                 Inner::found(&this, found);
             }
         })?;
         inner.borrow_mut().finder = Some(finder);
-        if let Some(timeout) = timeout {
-            let weak = Rc::downgrade(&inner);
-            let timer = TimerWatcher::new(handle.reactor()?, timeout, None, move || {
-                let Some(this) = weak.upgrade() else { return };
-                let text = format!("the time limit of {} s has expired", timeout.as_secs_f64());
-                Inner::end(&this, Some(Failure::client(libc::ETIMEDOUT, text)));
-            })?;
-            inner.borrow_mut().timer = Some(timer);
-        }
+        let weak = Rc::downgrade(&inner);
+        let timer = terms.limit(handle.reactor()?, move |why| {
+            if let Some(this) = weak.upgrade() {
+                Inner::end(&this, Some(why));
+            }
+        })?;
+        inner.borrow_mut().timer = timer;
         Ok(Self { inner })
     }
+}
 
-    /// Calls it off; [`ClientEvent::Ended`] comes at once.
-    pub fn cancel(&self, text: &str) {
-        Inner::end(&self.inner, Some(Failure::client(libc::ECANCELED, text)));
+/// [`ClientEvent::Ended`] comes at once when it is called off.
+impl Running for Gathering {
+    fn call_off(&self, why: Failure) {
+        Inner::end(&self.inner, Some(why));
     }
 
-    /// How many ranks' files are complete and verified.
-    pub fn verified(&self) -> u32 {
+    fn verified(&self) -> u32 {
         u32::try_from(self.inner.borrow().fetched.len()).unwrap_or(u32::MAX)
+    }
+
+    fn transfer_id(&self) -> Option<TransferId> {
+        Some(self.inner.borrow().transfer)
     }
 }
 
@@ -252,7 +248,7 @@ impl Inner {
             ));
         };
         let transfer = new_id().map_err(failure)?;
-        let tuning = &self.gather.tuning;
+        let tuning = &self.gather.terms.tuning;
         let share = (tuning.window / u64::from(self.gather.at_once.max(1))).max(1);
         let floor = tuning.batch.min(16 * 1024);
         let batch = u32::try_from(share)
@@ -289,7 +285,7 @@ impl Inner {
             service: self.service.clone(),
             broker,
         };
-        let stall = Duration::from_secs_f64(tuning.stall);
+        let stall = self.gather.terms.stall();
         let me = Weak::clone(&self.me);
         Intake::start(link, fetch, place, stall, move |event| {
             if let Some(this) = me.upgrade() {
@@ -408,6 +404,7 @@ impl Inner {
             why,
             hosts,
             names: Vec::new(),
+            libs: 0,
             bytes: self.bytes,
             elapsed: self.started.elapsed(),
             unchanged: IdSet::default(),
@@ -433,16 +430,16 @@ impl Inner {
             .map_err(|(rank, error)| Failure::on(rank, error.errno.raw(), error.text))?;
         let mut done = BTreeMap::new();
         for (rank, paths) in published {
-            let placed = self.fetched.get(&rank).map_or(&[][..], Vec::as_slice);
-            let by_name = |path: &Path| {
-                placed
-                    .iter()
-                    .find(|placed| placed.path.as_path().file_name() == path.file_name())
-            };
-            let placed = paths.into_iter().map(|path| Placed {
-                bytes: by_name(&path).map_or(0, |placed| placed.bytes),
-                micros: by_name(&path).map_or(0, |placed| placed.micros),
-                path: RawName::from(std::path::absolute(&path).unwrap_or(path)),
+            // In the order of the sources.
+            let fetched = self.fetched.get(&rank).map_or(&[][..], Vec::as_slice);
+            let placed = fetched.iter().filter_map(|copy| {
+                let name = copy.path.as_path().file_name();
+                let path = paths.iter().find(|path| path.file_name() == name)?;
+                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                Some(Placed {
+                    path: RawName::from(path),
+                    ..copy.clone()
+                })
             });
             done.insert(rank, placed.collect());
         }

@@ -6,35 +6,44 @@
 //! [`Driver`] does the rest. The eventlog is watched to the end, because a
 //! request to a shell that leaves in the wrong moment is answered by nobody.
 
+mod event;
 mod finder;
 pub mod gather;
 mod intake;
 mod job;
+mod load;
 mod pulse;
 pub mod query;
 pub mod remote;
 mod shelf;
 mod skip;
 mod template;
+mod terms;
 
 use std::cell::RefCell;
 use std::fmt;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::rc::Weak;
-use std::time::Duration;
+use std::sync::mpsc;
 use std::time::Instant;
+
+pub use self::event::ClientEvent;
+pub use self::event::Summary;
+pub use self::terms::Running;
+pub use self::terms::Target;
+pub use self::terms::Terms;
 
 use self::finder::Finder;
 use self::finder::Found;
+use self::load::Load;
+use self::load::Loaded;
 use self::skip::Skip;
+use self::terms::failure;
 use crate::bcast::frame::Frame;
 use crate::bcast::frame::Kind;
 use crate::bcast::id::TransferId;
 use crate::bcast::message::Open;
 use crate::bcast::message::Plan;
-use crate::bcast::message::PlanRequest;
-use crate::bcast::message::Tuning;
 use crate::bcast::message::VERSION;
 use crate::bcast::name::RawName;
 use crate::bcast::relay::Input;
@@ -42,14 +51,14 @@ use crate::bcast::report::Failure;
 use crate::bcast::report::RankResult;
 use crate::bcast::spec::Dest;
 use crate::bcast::spec::Policy;
+use crate::elf::Libs;
+use crate::file;
 use crate::file::SourceSpec;
 use crate::file::Totals;
 use crate::flux::error::Error;
 use crate::flux::error::Result;
 use crate::flux::handle::Handle;
-use crate::flux::job::JobId;
 use crate::flux::reactor::TimerWatcher;
-use crate::idset::IdSet;
 use crate::transfer::driver::Driver;
 use crate::transfer::driver::DriverEvent;
 use crate::transfer::driver::Network;
@@ -59,95 +68,25 @@ use crate::transfer::new_id;
 use crate::transfer::reader::Reader;
 use crate::transfer::reader::SourceEvent;
 
-/// The job that a client turns to.
-#[derive(Clone, Debug)]
-pub struct Target {
-    /// The job.
-    pub job: JobId,
-    /// How the user calls it, for messages.
-    pub name: String,
-    /// A job that has not started is not waited for: EAGAIN.
-    pub no_wait: bool,
-}
-
 /// What to send, where to, and how.
 #[derive(Debug)]
 pub struct Send {
-    /// The job.
-    pub job: JobId,
-    /// How the user calls the job, for messages.
-    pub job_name: String,
+    /// Job, ranks, flow and time.
+    pub terms: Terms,
     /// The sources.
     pub source: SourceSpec,
     /// Where the copies go.
     pub dest: Dest,
     /// How they are made.
     pub policy: Policy,
-    /// Which ranks get them.
-    pub plan: PlanRequest,
-    /// How they are fed.
-    pub tuning: Tuning,
     /// Healthy ranks commit although others fail.
     pub partial: bool,
-    /// A job that has not started is not waited for: EAGAIN.
-    pub no_wait: bool,
     /// Ranks that have the files already get nothing: where every source is a
-    /// regular file given by its path, and every copy is a regular file of the
-    /// same size and digest.
+    /// regular file and no stream, and every copy is a regular file of the same
+    /// size and digest.
     pub checksum: bool,
-    /// Time limit for everything.
-    pub timeout: Option<Duration>,
-}
-
-/// What the caller hears.
-#[derive(Debug)]
-pub enum ClientEvent {
-    /// The job has not started yet; the transfer begins when it does.
-    Waiting,
-    /// Data begins to flow.
-    Started {
-        /// Who takes part.
-        plan: Plan,
-        /// How much there is to send.
-        totals: Totals,
-    },
-    /// The slowest healthy rank has this many bytes.
-    Progress(u64),
-    /// The end; nothing more comes.
-    Ended(Summary),
-}
-
-/// How it ended.
-#[derive(Clone, Debug)]
-pub struct Summary {
-    /// The transfer's id.
-    pub transfer: TransferId,
-    /// Every target rank's outcome; empty if it did not come to a transfer.
-    pub results: Vec<RankResult>,
-    /// Why it was called off or never began.
-    pub why: Option<Failure>,
-    /// Host names of all ranks of the job, if known.
-    pub hosts: Vec<String>,
-    /// Names of the copies.
-    pub names: Vec<RawName>,
-    /// Bytes of the sources, as far as known beforehand.
-    pub bytes: u64,
-    /// From the start to the last rank's answer.
-    pub elapsed: Duration,
-    /// Ranks that were left out because they had the files already.
-    pub unchanged: IdSet,
-}
-
-impl Summary {
-    /// True if every target rank has the copies.
-    pub fn is_complete(&self) -> bool {
-        self.why.is_none()
-            && !self.results.is_empty()
-            && self
-                .results
-                .iter()
-                .all(|result| matches!(result.outcome, crate::bcast::report::Outcome::Done(_)))
-    }
+    /// The shared objects of programs among the sources are sent, too.
+    pub libs: Option<Libs>,
 }
 
 /// A transfer that goes on. Dropping it calls the transfer off.
@@ -166,8 +105,9 @@ struct Inner {
     hosts: Vec<String>,
     reader: Option<Reader>,
     finder: Option<Finder>,
-    /// Sources that are to be compared with what the ranks have.
-    rereadable: Option<Vec<(PathBuf, Option<RawName>)>>,
+    /// What the reader's thread finds out first.
+    loading: mpsc::Receiver<Loaded>,
+    libs: usize,
     skip: Skip,
     /// Number of the entry that is being sent.
     entry: usize,
@@ -190,7 +130,15 @@ impl Client {
     ) -> Result<Self> {
         let transfer = new_id()?;
         let reactor = handle.reactor()?;
-        let timeout = send.timeout;
+        let mut send = send;
+        let load = Load {
+            source: std::mem::take(&mut send.source),
+            dest: send.dest.clone(),
+            libs: send.libs.take(),
+            checksum: send.checksum,
+        };
+        let terms = send.terms.clone();
+        let (tell, loading) = mpsc::channel();
         let inner = Rc::new_cyclic(|me| {
             RefCell::new(Inner {
                 handle,
@@ -203,7 +151,8 @@ impl Client {
                 hosts: Vec::new(),
                 reader: None,
                 finder: None,
-                rereadable: None,
+                loading,
+                libs: 0,
                 skip: Skip::default(),
                 entry: 0,
                 driver: None,
@@ -214,49 +163,31 @@ impl Client {
         });
         {
             let mut this = inner.borrow_mut();
-            let (spec, checksum) = match &mut this.send {
-                Some(send) => (std::mem::take(&mut send.source), send.checksum),
-                None => (SourceSpec::default(), false),
-            };
-            if checksum {
-                this.rereadable = skip::rereadable(&spec);
-            }
+            let spec = move || load.run(&tell);
             let weak = Rc::downgrade(&inner);
-            this.reader = Some(Reader::start(reactor, spec, transfer, move |event| {
+            let reader = Reader::start_with(reactor, spec, transfer, move |event| {
                 Inner::source_says(&weak, event);
-            })?);
-            if let Some(timeout) = timeout {
-                let weak = Rc::downgrade(&inner);
-                this.timer = Some(TimerWatcher::new(reactor, timeout, None, move || {
-                    let text =
-                        format!("the time limit of {} s has expired", timeout.as_secs_f64());
-                    Inner::call_off(&weak, Failure::client(libc::ETIMEDOUT, text));
-                })?);
-            }
+            });
+            this.reader = Some(reader?);
+            let weak = Rc::downgrade(&inner);
+            this.timer = terms.limit(reactor, move |why| Inner::call_off(&weak, why))?;
         }
         Ok(Self { inner })
     }
+}
 
-    /// Calls the transfer off; [`ClientEvent::Ended`] follows, soon if the
-    /// ranks answer, else after a grace period.
-    pub fn cancel(&self, text: &str) {
-        self.call_off(Failure::client(libc::ECANCELED, text));
-    }
-
-    /// As [`Client::cancel`], for a reason of any kind.
-    pub fn call_off(&self, why: Failure) {
+impl Running for Client {
+    fn call_off(&self, why: Failure) {
         Inner::call_off(&Rc::downgrade(&self.inner), why);
     }
 
-    /// The transfer's id.
-    pub fn transfer_id(&self) -> TransferId {
-        self.inner.borrow().transfer
-    }
-
-    /// How many ranks have everything, verified.
-    pub fn verified(&self) -> u32 {
+    fn verified(&self) -> u32 {
         let driver = self.inner.borrow().driver.clone();
         driver.map_or(0, |driver| driver.borrow().verified())
+    }
+
+    fn transfer_id(&self) -> Option<TransferId> {
+        Some(self.inner.borrow().transfer)
     }
 }
 
@@ -309,6 +240,7 @@ impl Inner {
                 why,
                 hosts: inner.hosts.clone(),
                 names: inner.names.clone(),
+                libs: inner.libs,
                 bytes: inner.totals.bytes,
                 elapsed: inner.started.elapsed(),
                 unchanged: inner.skip.unchanged(),
@@ -318,10 +250,7 @@ impl Inner {
     }
 
     fn fail(this: &Weak<RefCell<Self>>, error: &Error) {
-        Self::call_off(
-            this,
-            Failure::client(error.errno().raw(), error.to_string()),
-        );
+        Self::call_off(this, failure(error));
     }
 
     /// Stops a transfer that runs, or ends before there is one.
@@ -343,7 +272,8 @@ impl Inner {
                     inner.totals = totals;
                     inner.names = names;
                 }
-                Self::compare(&this);
+                let again = Self::loaded(&this);
+                Self::compare(&this, again);
             }
             SourceEvent::Frame(frame) => Self::frame(&this, frame),
             SourceEvent::Failed(error) => {
@@ -353,6 +283,23 @@ impl Inner {
                 );
             }
         }
+    }
+
+    /// Takes what the reader's thread has found out; returns the sources for a
+    /// comparison.
+    fn loaded(this: &Rc<RefCell<Self>>) -> Option<Vec<file::Input>> {
+        let loaded = this.borrow().loading.try_recv().ok()?;
+        {
+            let mut inner = this.borrow_mut();
+            inner.libs = loaded.added.directories;
+            if let Some(send) = &mut inner.send {
+                send.dest = loaded.dest;
+            }
+        }
+        if !loaded.added.notes.is_empty() {
+            Self::tell(this, ClientEvent::Notes(loaded.added.notes));
+        }
+        loaded.again
     }
 
     fn frame(this: &Rc<RefCell<Self>>, frame: Frame) {
@@ -385,15 +332,9 @@ impl Inner {
         let found = {
             let inner = this.borrow();
             let Some(send) = &inner.send else { return };
-            let target = Target {
-                job: send.job,
-                name: send.job_name.clone(),
-                no_wait: send.no_wait,
-            };
-            let stall = Duration::from_secs_f64(send.tuning.stall);
             let me = Weak::clone(&inner.me);
             let tell = move |found| Inner::found(&me, found);
-            Finder::start(inner.handle, &target, send.plan.clone(), stall, tell)
+            Finder::start(inner.handle, &send.terms, send.terms.plan.clone(), tell)
         };
         match found {
             Ok(finder) => this.borrow_mut().finder = Some(finder),
@@ -439,7 +380,7 @@ impl Inner {
             tree: plan.tree.clone(),
             dest,
             policy: send.policy,
-            tuning: send.tuning,
+            tuning: send.terms.tuning,
             partial: send.partial,
             total: self.totals.exact.then_some(self.totals.allocated),
             names: self.names.clone(),

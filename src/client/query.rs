@@ -11,16 +11,17 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::Target;
+use super::Running;
+use super::Terms;
 use super::finder::Finder;
 use super::finder::Found;
 use crate::bcast::message::Plan;
-use crate::bcast::message::PlanRequest;
 use crate::bcast::message::VERSION;
 use crate::bcast::name::RawName;
 use crate::bcast::report::Failure;
 use crate::bcast::spec::Dest;
 use crate::bcast::spec::Policy;
+use crate::errno::Errno;
 use crate::file::Inspection;
 use crate::flux::error::Context;
 use crate::flux::error::Error;
@@ -28,6 +29,7 @@ use crate::flux::error::Result;
 use crate::flux::future::Pending;
 use crate::flux::handle::Handle;
 use crate::flux::handle::Node;
+use crate::flux::reactor::TimerWatcher;
 use crate::transfer::ask::Had;
 use crate::transfer::ask::Has;
 use crate::transfer::ask::Inspect;
@@ -144,6 +146,7 @@ struct Inner<T> {
     patience: Duration,
     listener: Rc<dyn Fn(QueryEvent<T>)>,
     finder: Option<Finder>,
+    timer: Option<TimerWatcher>,
     service: String,
     /// Rank and broker of those not yet asked, the next one last.
     todo: Vec<(u32, u32)>,
@@ -155,23 +158,21 @@ struct Inner<T> {
 }
 
 impl<T: DeserializeOwned + 'static> Query<T> {
-    /// Finds the job's shells and asks those of `plan`. A rank that gives no
-    /// answer within `patience` has failed. `listener` is called from the
-    /// reactor only, never from here.
+    /// Finds the job's shells and asks those of the plan. A rank that gives no
+    /// answer in time has failed. `listener` is called from the reactor only,
+    /// never from here.
     ///
     /// # Errors
     /// Those of the connection. All else comes as [`QueryEvent::Answered`].
     pub fn start(
         handle: Handle,
-        target: &Target,
-        plan: PlanRequest,
+        terms: &Terms,
         question: Question<T>,
-        patience: Duration,
         listener: impl Fn(QueryEvent<T>) + 'static,
     ) -> Result<Self> {
-        let inner = Inner::new(handle, question, patience, Rc::new(listener));
+        let inner = Inner::new(handle, question, terms.stall(), Rc::new(listener));
         let weak = Rc::downgrade(&inner);
-        let finder = Finder::start(handle, target, plan, patience, move |found| {
+        let finder = Finder::start(handle, terms, terms.plan.clone(), move |found| {
             let Some(this) = weak.upgrade() else { return };
             match found {
                 Found::Waiting => Inner::tell(&this, QueryEvent::Waiting),
@@ -180,6 +181,13 @@ impl<T: DeserializeOwned + 'static> Query<T> {
             }
         })?;
         inner.borrow_mut().finder = Some(finder);
+        let weak = Rc::downgrade(&inner);
+        let timer = terms.limit(handle.reactor()?, move |why| {
+            if let Some(this) = weak.upgrade() {
+                Inner::expired(&this, why);
+            }
+        })?;
+        inner.borrow_mut().timer = timer;
         Ok(Self { inner })
     }
 
@@ -196,10 +204,12 @@ impl<T: DeserializeOwned + 'static> Query<T> {
         Inner::ask_all(&inner, plan, service);
         Self { inner }
     }
+}
 
-    /// Gives up; [`QueryEvent::Answered`] comes at once.
-    pub fn cancel(&self, text: &str) {
-        Inner::end(&self.inner, Some(Failure::client(libc::ECANCELED, text)));
+/// [`QueryEvent::Answered`] comes at once when it is given up.
+impl<T: DeserializeOwned + 'static> Running for Query<T> {
+    fn call_off(&self, why: Failure) {
+        Inner::end(&self.inner, Some(why));
     }
 }
 
@@ -217,6 +227,7 @@ impl<T: DeserializeOwned + 'static> Inner<T> {
                 patience,
                 listener,
                 finder: None,
+                timer: None,
                 service: String::new(),
                 todo: Vec::new(),
                 asked: BTreeMap::new(),
@@ -241,6 +252,7 @@ impl<T: DeserializeOwned + 'static> Inner<T> {
             }
             inner.ended = true;
             inner.finder = None;
+            inner.timer = None;
             inner.asked.clear();
             Answers {
                 ranks: std::mem::take(&mut inner.answers),
@@ -249,6 +261,23 @@ impl<T: DeserializeOwned + 'static> Inner<T> {
             }
         };
         Self::tell(this, QueryEvent::Answered(answers));
+    }
+
+    /// The time is over: ranks that have not answered have failed; if none was
+    /// asked yet, all has.
+    fn expired(this: &Rc<RefCell<Self>>, why: Failure) {
+        let nobody = {
+            let mut inner = this.borrow_mut();
+            let todo = std::mem::take(&mut inner.todo);
+            let silent = todo.iter().map(|(rank, _)| *rank);
+            let silent: Vec<u32> = silent.chain(inner.asked.keys().copied()).collect();
+            let error = Error::new(Errno::ETIMEDOUT);
+            for rank in &silent {
+                inner.answers.insert(*rank, Err(refusal(*rank, &error)));
+            }
+            silent.is_empty()
+        };
+        Self::end(this, nobody.then_some(why));
     }
 
     fn ask_all(this: &Rc<RefCell<Self>>, plan: &Plan, service: String) {

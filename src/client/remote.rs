@@ -9,15 +9,16 @@ use std::time::Duration;
 use std::time::Instant;
 
 use super::ClientEvent;
+use super::Running;
 use super::Summary;
-use super::Target;
+use super::Terms;
 use super::finder::Finder;
 use super::finder::Found;
 use super::pulse;
 use super::pulse::Pulse;
+use super::terms::failure;
 use crate::bcast::id::TransferId;
 use crate::bcast::message::PlanRequest;
-use crate::bcast::message::Tuning;
 use crate::bcast::message::VERSION;
 use crate::bcast::name::RawName;
 use crate::bcast::report::Failure;
@@ -42,10 +43,10 @@ use crate::transfer::new_id;
 /// What to send from where.
 #[derive(Debug)]
 pub struct SendFrom {
-    /// The job.
-    pub target: Target,
-    /// The shell rank whose node has the sources. Unless `plan` names ranks or
-    /// hosts, it gets no copies: it has the files.
+    /// Job, ranks, flow and time.
+    pub terms: Terms,
+    /// The shell rank whose node has the sources. Unless the terms name ranks
+    /// or hosts, it gets no copies: it has the files.
     pub rank: u32,
     /// The sources, absolute or below that rank's temporary directory.
     pub sources: Vec<RawName>,
@@ -53,14 +54,8 @@ pub struct SendFrom {
     pub dest: Dest,
     /// How they are made.
     pub policy: Policy,
-    /// Which ranks get them.
-    pub plan: PlanRequest,
-    /// How they are fed.
-    pub tuning: Tuning,
     /// Healthy ranks commit although others fail.
     pub partial: bool,
-    /// Time limit for everything.
-    pub timeout: Option<Duration>,
 }
 
 /// Such a transfer that goes on. Dropping it calls the transfer off.
@@ -100,15 +95,13 @@ impl Remote {
         listener: impl Fn(ClientEvent) + 'static,
     ) -> Result<Self> {
         let transfer = new_id()?;
-        let stall = Duration::from_secs_f64(send.tuning.stall);
-        let timeout = send.timeout;
+        let terms = send.terms.clone();
         // The leader says where the shell of that one rank is.
         let asked = PlanRequest {
             version: VERSION,
             ranks: Some(IdSet::from_iter([send.rank])),
             ..PlanRequest::default()
         };
-        let target = send.target.clone();
         let inner = Rc::new_cyclic(|me| {
             RefCell::new(Inner {
                 handle,
@@ -116,7 +109,7 @@ impl Remote {
                 transfer,
                 listener: Rc::new(listener),
                 started: Instant::now(),
-                stall,
+                stall: terms.stall(),
                 totals: Totals::default(),
                 names: Vec::new(),
                 hosts: Vec::new(),
@@ -131,33 +124,32 @@ impl Remote {
             })
         });
         let weak = Rc::downgrade(&inner);
-        let finder = Finder::start(handle, &target, asked, stall, move |found| {
+        let finder = Finder::start(handle, &terms, asked, move |found| {
             if let Some(this) = weak.upgrade() {
                 Inner::found(&this, found);
             }
         })?;
         inner.borrow_mut().finder = Some(finder);
-        if let Some(timeout) = timeout {
-            let weak = Rc::downgrade(&inner);
-            let timer = TimerWatcher::new(handle.reactor()?, timeout, None, move || {
-                let text = format!("the time limit of {} s has expired", timeout.as_secs_f64());
-                Inner::fail(&weak, Failure::client(libc::ETIMEDOUT, text));
-            })?;
-            inner.borrow_mut().timer = Some(timer);
-        }
+        let weak = Rc::downgrade(&inner);
+        let timer = terms.limit(handle.reactor()?, move |why| Inner::fail(&weak, why))?;
+        inner.borrow_mut().timer = timer;
         Ok(Self { inner })
     }
+}
 
-    /// Calls the transfer off; [`ClientEvent::Ended`] comes at once. The ranks
-    /// drop what they have.
-    pub fn cancel(&self, text: &str) {
-        let failure = Failure::client(libc::ECANCELED, text);
-        Inner::fail(&Rc::downgrade(&self.inner), failure);
+/// [`ClientEvent::Ended`] comes at once when it is called off, and the ranks drop
+/// what they have.
+impl Running for Remote {
+    fn call_off(&self, why: Failure) {
+        Inner::fail(&Rc::downgrade(&self.inner), why);
     }
 
-    /// How many ranks have everything, verified.
-    pub fn verified(&self) -> u32 {
+    fn verified(&self) -> u32 {
         self.inner.borrow().verified
+    }
+
+    fn transfer_id(&self) -> Option<TransferId> {
+        Some(self.inner.borrow().transfer)
     }
 }
 
@@ -199,6 +191,7 @@ impl Inner {
                 why,
                 hosts: inner.hosts.clone(),
                 names: inner.names.clone(),
+                libs: 0,
                 bytes: inner.totals.bytes,
                 elapsed: inner.started.elapsed(),
                 unchanged: IdSet::default(),
@@ -219,8 +212,7 @@ impl Inner {
                 this.borrow_mut().hosts = plan.hosts;
                 let begun = this.borrow_mut().begin(link);
                 if let Err(error) = begun {
-                    let failure = Failure::client(error.errno().raw(), error.to_string());
-                    Self::end(this, Vec::new(), Some(failure));
+                    Self::end(this, Vec::new(), Some(failure(&error)));
                 }
             }
             Found::Over(failure) => Self::end(this, Vec::new(), Some(failure)),
@@ -231,7 +223,7 @@ impl Inner {
         let Some(send) = self.send.take() else {
             return Ok(());
         };
-        let mut plan = send.plan;
+        let mut plan = send.terms.plan;
         if plan.ranks.is_none() && plan.hosts.is_none() {
             plan.exclude
                 .get_or_insert_with(IdSet::default)
@@ -244,7 +236,7 @@ impl Inner {
             dest: send.dest,
             policy: send.policy,
             plan,
-            tuning: send.tuning,
+            tuning: send.terms.tuning,
             partial: send.partial,
         };
         let node = Node::Rank(link.broker);

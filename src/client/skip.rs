@@ -7,7 +7,6 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::path::Path;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -28,7 +27,6 @@ use crate::bcast::report::RankResult;
 use crate::errno::Errno;
 use crate::file;
 use crate::file::FileError;
-use crate::file::Origin;
 use crate::file::Source;
 use crate::file::SourceSpec;
 use crate::flux::error::Result;
@@ -84,26 +82,10 @@ impl Skip {
     }
 }
 
-/// What is needed to read the sources before they are sent; none if one of them
-/// can be read only once.
-pub(super) fn rereadable(spec: &SourceSpec) -> Option<Vec<(PathBuf, Option<RawName>)>> {
-    spec.inputs
-        .iter()
-        .map(|input| match &input.origin {
-            Origin::Path(path) => Some((path.clone(), input.name.clone())),
-            _ => None,
-        })
-        .collect()
-}
-
 type Digests = std::result::Result<Option<Vec<Known>>, FileError>;
 
 /// Reads the sources; none if one of them is no regular file.
-fn digests(paths: Vec<(PathBuf, Option<RawName>)>) -> Digests {
-    let inputs = paths
-        .into_iter()
-        .map(|(path, name)| file::Input::new(Origin::Path(path), name))
-        .collect();
+fn digests(inputs: Vec<file::Input>) -> Digests {
     let mut source = Source::open(SourceSpec {
         inputs,
         recursive: true,
@@ -129,7 +111,7 @@ fn digests(paths: Vec<(PathBuf, Option<RawName>)>) -> Digests {
 /// Starts a thread that reads the sources, and gives the result to `done`.
 pub(super) fn read(
     handle: Handle,
-    paths: Vec<(PathBuf, Option<RawName>)>,
+    inputs: Vec<file::Input>,
     done: impl FnMut(Digests) + 'static,
 ) -> Result<WakeReceiver> {
     let (sender, receiver) = wakeup(handle.reactor()?, 1, 1, done)?;
@@ -137,7 +119,7 @@ pub(super) fn read(
     worker::spawn(
         "bcast-digest",
         move || {
-            let _ = sender.send(digests(paths));
+            let _ = sender.send(digests(inputs));
         },
         move |text| {
             let errno = Errno::ENOTRECOVERABLE;
@@ -151,14 +133,13 @@ pub(super) fn read(
 impl Inner {
     /// The sources are open: find out what they are, before the job is looked
     /// for.
-    pub(super) fn compare(this: &Rc<RefCell<Self>>) {
-        let paths = this.borrow_mut().rereadable.take();
-        let Some(paths) = paths else {
+    pub(super) fn compare(this: &Rc<RefCell<Self>>, again: Option<Vec<file::Input>>) {
+        let Some(inputs) = again else {
             return Self::find(this);
         };
         let weak = Rc::downgrade(this);
         let handle = this.borrow().handle;
-        let reading = read(handle, paths, move |digests| {
+        let reading = read(handle, inputs, move |digests| {
             let Some(this) = weak.upgrade() else { return };
             match digests {
                 Ok(files) => {
@@ -202,7 +183,10 @@ impl Inner {
         };
         let (handle, patience) = {
             let inner = this.borrow();
-            let stall = inner.send.as_ref().map_or(30., |send| send.tuning.stall);
+            let stall = inner
+                .send
+                .as_ref()
+                .map_or(30., |send| send.terms.tuning.stall);
             let reading = Duration::from_secs(inner.totals.bytes / SLOW);
             (inner.handle, Duration::from_secs_f64(stall) + reading)
         };
@@ -237,7 +221,7 @@ impl Inner {
             let request = PlanRequest {
                 version: VERSION,
                 ranks: Some(rest),
-                k: inner.send.as_ref().and_then(|send| send.plan.k),
+                k: inner.send.as_ref().and_then(|send| send.terms.plan.k),
                 ..PlanRequest::default()
             };
             inner
@@ -270,17 +254,20 @@ impl fmt::Debug for Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file::Origin;
 
     #[test]
     fn only_regular_files_are_compared() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a"), "text").unwrap();
-        let file = (dir.path().join("a"), Some(RawName::from("b")));
-        let files = digests(vec![file.clone()]).unwrap().unwrap();
-        assert_eq!(files.len(), 1);
+        let file = || file::Input::new(Origin::Path(dir.path().join("a")), Some("b".into()));
+        let memory = file::Input::new(Origin::Memory(b"text".to_vec()), Some("m".into()));
+        let files = digests(vec![file(), memory]).unwrap().unwrap();
+        assert_eq!(files.len(), 2);
         assert_eq!((files[0].name.clone(), files[0].size), ("b".into(), 4));
         assert_eq!(files[0].digest, *blake3::hash(b"text").as_bytes());
-        let both = vec![file, (dir.path().to_path_buf(), None)];
+        assert_eq!(files[0].digest, files[1].digest);
+        let both = vec![file(), file::Input::path(dir.path())];
         assert_eq!(digests(both).unwrap(), None);
     }
 }

@@ -4,14 +4,12 @@ use std::cell::OnceCell;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use flux_bcast::client::Client;
 use flux_bcast::client::ClientEvent;
+use flux_bcast::client::Running;
 use flux_bcast::client::Summary;
-use flux_bcast::client::gather::Gathering;
 use flux_bcast::client::query::Answers;
 use flux_bcast::client::query::Query;
 use flux_bcast::client::query::QueryEvent;
-use flux_bcast::client::remote::Remote;
 use flux_bcast::file::Totals;
 use flux_bcast::flux::error::Result;
 use flux_bcast::flux::handle::Connection;
@@ -25,40 +23,6 @@ use super::Failed;
 use super::args::Args;
 use super::output;
 use super::progress::Meter;
-
-/// Something that goes on and can be called off.
-pub(crate) trait Running {
-    fn cancel(&self, text: &str);
-    /// How many ranks are done.
-    fn verified(&self) -> u32;
-}
-
-impl Running for Client {
-    fn cancel(&self, text: &str) {
-        Client::cancel(self, text);
-    }
-    fn verified(&self) -> u32 {
-        Client::verified(self)
-    }
-}
-
-impl Running for Remote {
-    fn cancel(&self, text: &str) {
-        Remote::cancel(self, text);
-    }
-    fn verified(&self) -> u32 {
-        Remote::verified(self)
-    }
-}
-
-impl Running for Gathering {
-    fn cancel(&self, text: &str) {
-        Gathering::cancel(self, text);
-    }
-    fn verified(&self) -> u32 {
-        Gathering::verified(self)
-    }
-}
 
 /// Where a transfer tells how it goes.
 pub(crate) type Listener = Box<dyn Fn(ClientEvent)>;
@@ -80,6 +44,7 @@ pub(crate) fn transfer<R: Running + 'static>(
         let (meter, running) = (Rc::clone(&meter), Rc::downgrade(&running));
         Box::new(move |event| match event {
             ClientEvent::Waiting => waiting(&job),
+            ClientEvent::Notes(notes) => notes.iter().for_each(|note| output::note(note)),
             ClientEvent::Started { plan, totals } => {
                 if verbose > 1 {
                     output::note(&begins(&plan.tree, totals));

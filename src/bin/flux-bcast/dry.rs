@@ -1,7 +1,5 @@
 //! `--dry-run`: what sending would find on each rank.
 
-use std::time::Duration;
-
 use flux_bcast::bcast::name::RawName;
 use flux_bcast::bcast::report::Failure;
 use flux_bcast::bcast::report::Outcome;
@@ -10,6 +8,8 @@ use flux_bcast::bcast::spec::Existing;
 use flux_bcast::client::query::Answers;
 use flux_bcast::client::query::Query;
 use flux_bcast::client::query::Question;
+use flux_bcast::elf;
+use flux_bcast::elf::Search;
 use flux_bcast::file::Found;
 use flux_bcast::file::Inspection;
 use flux_bcast::file::Source;
@@ -28,10 +28,13 @@ use super::words::Words;
 /// Tells what would happen; fails if a rank would.
 pub(crate) fn run(args: &Args, words: &Words) -> Result<(), Failed> {
     let tuning = sources::tuning(args)?;
-    let patience = args
-        .timeout
-        .unwrap_or(Duration::from_secs_f64(tuning.stall));
     let mut cargo = sources::cargo(args, words, tuning.chunk)?;
+    if let Some(libs) = &cargo.libs {
+        let (inputs, dest) = (&mut cargo.source.inputs, &mut cargo.dest);
+        let added = elf::add_libs(inputs, dest, libs, &Search::system())
+            .map_err(|text| Failed::Transfer(vec![text]))?;
+        added.notes.iter().for_each(|note| output::note(note));
+    }
     let policy = sources::policy(args);
     let source = Source::open(cargo.source)
         .map_err(|error| Failed::Transfer(vec![error.to_string()]))?;
@@ -41,9 +44,9 @@ pub(crate) fn run(args: &Args, words: &Words) -> Result<(), Failed> {
     let existing = policy.existing;
     let question = Question::inspect(cargo.dest, policy, names)?;
     let job = run::job(args, words.job.as_deref())?;
-    let plan = sources::plan(args);
-    let answers = drive::query(&job.connection, &job.target.name, |handle, listener| {
-        Query::start(handle, &job.target, plan, question, patience, listener)
+    let terms = sources::terms(args, job.target)?;
+    let answers = drive::query(&job.connection, &terms.target.name, |handle, listener| {
+        Query::start(handle, &terms, question, listener)
     })?;
     let verdicts = verdicts(&answers, bytes);
     if args.json {

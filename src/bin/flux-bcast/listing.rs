@@ -1,9 +1,7 @@
 //! `--list` and `--remove`: what the service has put on a job's nodes.
 
 use std::ffi::OsString;
-use std::time::Duration;
 
-use flux_bcast::bcast::message::Tuning;
 use flux_bcast::bcast::name::RawName;
 use flux_bcast::bcast::report::Failure;
 use flux_bcast::bcast::report::Outcome;
@@ -75,11 +73,9 @@ fn ask<T: DeserializeOwned + 'static>(
     job: &Job,
     question: Question<T>,
 ) -> Result<Answers<T>, Failed> {
-    let stall = Duration::from_secs_f64(Tuning::default().stall);
-    let patience = args.timeout.unwrap_or(stall);
-    let plan = sources::plan(args);
+    let terms = sources::terms(args, job.target.clone())?;
     drive::query(&job.connection, &job.target.name, |handle, listener| {
-        Query::start(handle, &job.target, plan, question, patience, listener)
+        Query::start(handle, &terms, question, listener)
     })
 }
 

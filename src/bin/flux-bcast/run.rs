@@ -7,6 +7,8 @@ use flux_bcast::client::Client;
 use flux_bcast::client::Send;
 use flux_bcast::client::Summary;
 use flux_bcast::client::Target;
+use flux_bcast::client::Terms;
+use flux_bcast::client::gather::AT_ONCE;
 use flux_bcast::client::gather::Gather;
 use flux_bcast::client::gather::Gathering;
 use flux_bcast::client::remote::Remote;
@@ -27,9 +29,6 @@ use super::sources;
 use super::words;
 use super::words::Last;
 use super::words::Words;
-
-/// So many ranks are gathered from at once, unless --fanout says otherwise.
-const AT_ONCE: u32 = 16;
 
 /// The job, and the connection to the instance that runs it.
 #[derive(Debug)]
@@ -102,47 +101,38 @@ pub(crate) fn job(args: &Args, name: Option<&str>) -> Result<Job, Failed> {
 }
 
 fn send(args: &Args, words: &Words) -> Result<(), Failed> {
-    let tuning = sources::tuning(args)?;
-    let cargo = sources::cargo(args, words, tuning.chunk)?;
-    let libs = cargo.libs;
-    let Job { connection, target } = job(args, words.job.as_deref())?;
-    let name = target.name.clone();
+    // Wrong options are found before the job is looked for.
+    let cargo = sources::cargo(args, words, sources::tuning(args)?.chunk)?;
+    let (connection, terms) = terms(args, words)?;
+    let name = terms.target.name.clone();
     let send = Send {
-        job: target.job,
-        job_name: target.name,
+        terms,
         source: cargo.source,
         dest: cargo.dest,
         policy: sources::policy(args),
-        plan: sources::plan(args),
-        tuning,
         partial: args.partial,
-        no_wait: args.no_wait,
         checksum: args.checksum,
-        timeout: args.timeout,
+        libs: cargo.libs,
     };
     let summary = drive::transfer(&connection, &name, args, |handle, listener| {
         Client::start(handle, send, listener)
     })?;
-    if libs > 0 && !args.json {
-        output::library_path(&summary, libs);
+    if summary.libs > 0 && !args.json {
+        output::library_path(&summary, summary.libs);
     }
     report(args, &summary)
 }
 
 fn from(args: &Args, words: &Words, rank: u32) -> Result<(), Failed> {
-    let tuning = sources::tuning(args)?;
-    let Job { connection, target } = job(args, words.job.as_deref())?;
-    let name = target.name.clone();
+    let (connection, terms) = terms(args, words)?;
+    let name = terms.target.name.clone();
     let send = SendFrom {
-        target,
+        terms,
         rank,
         sources: words.sources.iter().cloned().map(RawName::from).collect(),
         dest: sources::dest(args, words),
         policy: sources::policy(args),
-        plan: sources::plan(args),
-        tuning,
         partial: args.partial,
-        timeout: args.timeout,
     };
     let summary = drive::transfer(&connection, &name, args, |handle, listener| {
         Remote::start(handle, send, listener)
@@ -151,25 +141,28 @@ fn from(args: &Args, words: &Words, rank: u32) -> Result<(), Failed> {
 }
 
 fn gather(args: &Args, words: &Words) -> Result<(), Failed> {
-    let tuning = sources::tuning(args)?;
-    let Job { connection, target } = job(args, words.job.as_deref())?;
-    let name = target.name.clone();
+    let (connection, terms) = terms(args, words)?;
+    let name = terms.target.name.clone();
     let gather = Gather {
-        target,
+        terms,
         sources: words.sources.iter().cloned().map(RawName::from).collect(),
         dir: words.dest.clone().map(RawName::from).unwrap_or_default(),
         mkdir: args.mkdir,
         policy: sources::policy(args),
-        plan: sources::plan(args),
         at_once: args.fanout.unwrap_or(AT_ONCE),
-        tuning,
         partial: args.partial,
-        timeout: args.timeout,
     };
     let summary = drive::transfer(&connection, &name, args, |handle, listener| {
         Gathering::start(handle, gather, listener)
     })?;
     report(args, &summary)
+}
+
+/// What all transfers need.
+fn terms(args: &Args, words: &Words) -> Result<(Connection, Terms), Failed> {
+    sources::tuning(args)?;
+    let Job { connection, target } = job(args, words.job.as_deref())?;
+    Ok((connection, sources::terms(args, target)?))
 }
 
 fn report(args: &Args, summary: &Summary) -> Result<(), Failed> {

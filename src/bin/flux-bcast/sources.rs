@@ -11,9 +11,9 @@ use flux_bcast::bcast::name::RawName;
 use flux_bcast::bcast::spec::Dest;
 use flux_bcast::bcast::spec::Existing;
 use flux_bcast::bcast::spec::Policy;
-use flux_bcast::elf;
+use flux_bcast::client::Target;
+use flux_bcast::client::Terms;
 use flux_bcast::elf::Libs;
-use flux_bcast::elf::Search;
 use flux_bcast::file::Follow;
 use flux_bcast::file::Input;
 use flux_bcast::file::Origin;
@@ -22,7 +22,6 @@ use flux_bcast::idset::IdSet;
 
 use super::Failed;
 use super::args::Args;
-use super::output;
 use super::words::Words;
 
 /// What is sent, and where to.
@@ -30,9 +29,8 @@ use super::words::Words;
 pub(crate) struct Cargo {
     pub(crate) source: SourceSpec,
     pub(crate) dest: Dest,
-    /// How many of the sources, the last ones, are directories of shared
-    /// objects.
-    pub(crate) libs: usize,
+    /// What to do about shared objects, if anything.
+    pub(crate) libs: Option<Libs>,
 }
 
 /// Reads the words as sources on this node.
@@ -65,8 +63,6 @@ pub(crate) fn cargo(args: &Args, words: &Words, chunk: u32) -> Result<Cargo, Fai
             "--checksum reads the sources twice, which standard input cannot be".into(),
         ));
     }
-    let mut dest = dest(args, words);
-    let libs = add_libs(args, &mut inputs, &mut dest)?;
     Ok(Cargo {
         source: SourceSpec {
             inputs,
@@ -74,25 +70,20 @@ pub(crate) fn cargo(args: &Args, words: &Words, chunk: u32) -> Result<Cargo, Fai
             follow: Follow::default(),
             chunk,
         },
-        dest,
-        libs,
+        dest: dest(args, words),
+        libs: libs(args)?,
     })
 }
 
-/// Adds the shared objects of the inputs; returns how many inputs that makes.
-fn add_libs(args: &Args, inputs: &mut Vec<Input>, dest: &mut Dest) -> Result<usize, Failed> {
+fn libs(args: &Args) -> Result<Option<Libs>, Failed> {
     let Some(dir) = &args.send_libs else {
-        return Ok(0);
+        return Ok(None);
     };
     let dir = dir.clone().map(RawName::from);
-    let libs = Libs::new(dir, args.exclude_libs.as_deref())
-        .map_err(|text| Failed::Usage(format!("--send-libs: {text}")))?;
-    let added = elf::add_libs(inputs, dest, &libs, &Search::system())
-        .map_err(|text| Failed::Usage(format!("--send-libs: {text}")))?;
-    for note in &added.notes {
-        output::note(note);
+    match Libs::new(dir, args.exclude_libs.as_deref()) {
+        Ok(libs) => Ok(Some(libs)),
+        Err(text) => Err(Failed::Usage(format!("--send-libs: {text}"))),
     }
-    Ok(added.directories)
 }
 
 fn standard_input(name: Option<RawName>, dest: Option<&OsStr>) -> Result<Input, Failed> {
@@ -140,6 +131,16 @@ pub(crate) fn policy(args: &Args) -> Policy {
     }
 }
 
+/// The job, which ranks take part, how data flows, and how long.
+pub(crate) fn terms(args: &Args, target: Target) -> Result<Terms, Failed> {
+    Ok(Terms {
+        target,
+        plan: plan(args),
+        tuning: tuning(args)?,
+        timeout: args.timeout,
+    })
+}
+
 /// How they are fed.
 pub(crate) fn tuning(args: &Args) -> Result<Tuning, Failed> {
     let mut tuning = Tuning {
@@ -161,8 +162,7 @@ pub(crate) fn tuning(args: &Args) -> Result<Tuning, Failed> {
     Ok(tuning)
 }
 
-/// Which ranks take part.
-pub(crate) fn plan(args: &Args) -> PlanRequest {
+fn plan(args: &Args) -> PlanRequest {
     // A word of digits, dashes and commas is a set of ranks, else hosts.
     let ranks = args.exclude.as_deref().map(str::parse::<IdSet>);
     let (exclude, exclude_hosts) = match ranks {

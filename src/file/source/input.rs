@@ -86,6 +86,23 @@ impl Input {
             mode: 0o644,
         }
     }
+
+    /// One that reads the same; `None` for what can be read only once, or if
+    /// there is no descriptor left for it.
+    pub fn again(&self) -> Option<Self> {
+        let origin = match &self.origin {
+            Origin::Path(path) => Origin::Path(path.clone()),
+            Origin::Fd(fd) => Origin::Fd(fd.try_clone().ok()?),
+            Origin::Memory(data) => Origin::Memory(data.clone()),
+            Origin::Set(files) => Origin::Set(files.clone()),
+            Origin::Stream(_) => return None,
+        };
+        Some(Self {
+            origin,
+            name: self.name.clone(),
+            mode: self.mode,
+        })
+    }
 }
 
 /// A source as it is kept while reading.
