@@ -81,11 +81,16 @@ test_expect_success 'thousands of transfers at once: 64 are open, the others are
 	attack crowd && unharmed
 '
 
+test_expect_success 'clients that ask for files and are silent then are given up' '
+	attack silent && unharmed
+'
+
 test_expect_success 'nobody but the leader lets a job start' '
 	job_finish &&
 	data_random 30000000 slow &&
 	JOBID=$(run_timeout 30 flux submit -N3 -n3 -o userrc="$BCAST_RC" \
-		-o bcast.source="$PWD/slow" -o bcast.window=4096 -o bcast.batch=4096 true) &&
+		-o bcast.source="$PWD/slow" -o bcast.window=4096 -o bcast.batch=4096 \
+		sh -c "cmp \"\$FLUX_BCAST_PATH\" slow") &&
 	attack release &&
 	run_timeout 60 flux job attach "$JOBID"
 '

@@ -261,6 +261,7 @@ impl Inner {
             chunk: tuning.chunk,
             batch: (batch / tuning.chunk).max(1) * tuning.chunk,
             window: share,
+            stall: tuning.stall,
         };
         let place = Place {
             base: shelf.dir().to_path_buf(),

@@ -111,7 +111,11 @@ impl Question<Removed> {
     /// # Errors
     /// None in practice.
     pub fn remove(paths: Option<Vec<RawName>>) -> Result<Self> {
-        Self::new("remove", &Remove { paths })
+        let remove = Remove {
+            all: paths.is_none(),
+            paths: paths.unwrap_or_default(),
+        };
+        Self::new("remove", &remove)
     }
 }
 

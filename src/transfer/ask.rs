@@ -141,13 +141,15 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Remove what the service has put on a node.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// Remove what the service has put on a node: what is named, or all of it.
+/// An empty request must not be taken for the latter.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Remove {
-    /// Just these, absolute or below the job's temporary directory; none:
-    /// everything.
-    pub paths: Option<Vec<RawName>>,
+    /// Just these, absolute or below the job's temporary directory.
+    pub paths: Vec<RawName>,
+    /// Everything.
+    pub all: bool,
 }
 
 /// The answer to [`Remove`].
@@ -232,6 +234,9 @@ pub struct Fetch {
     pub batch: u32,
     /// Bytes of frames that may be on their way.
     pub window: u64,
+    /// Seconds without a sign of life (credit, a ping) after which the client
+    /// counts as gone.
+    pub stall: f64,
 }
 
 /// So much of a fetch is used up.

@@ -311,6 +311,9 @@ static void limits (void)
     }
     snprintf (release, sizeof (release), "{\"transfer\":\"%s\"}", hex ());
     refused (ask ("release", release, 0), EPROTO, "does not wait");
+    refused (ask ("remove", "{}", 0), EPROTO, "name what is to be removed");
+    refused (ask ("remove", "{\"paths\":[],\"all\":false}", 0), EPROTO, "name what");
+    refused (ask ("remove", "{\"paths\":[\"f\"],\"all\":true}", 0), EPROTO, "name what");
     /* Flux does not tell when such a sender is gone. */
     flux_future_destroy (open_with (ONE, "{}", "{}", FLUX_RPC_NORESPONSE));
     refused (order_over (h, "\"ping\""), ESTALE, "");
@@ -436,12 +439,62 @@ static void flood (void)
     (void)!read (0, blob, 1);
 }
 
-/* The leader of a job that is being started is told to go on. */
+/* What ends a fetch; 0 if nothing does for a second. */
+static int fetch_end (flux_future_t *f)
+{
+    const void *frame;
+    size_t len;
+
+    while (flux_rpc_get_raw (f, &frame, &len) == 0) {
+        flux_future_reset (f);
+        if (flux_future_wait_for (f, 1.) < 0)
+            return 0;
+    }
+    return errno;
+}
+
+/* Fetches whose clients are silent: each ends by itself. */
+static void silent (void)
+{
+    enum { MANY = 66, MOST = 64 };
+    static flux_future_t *f[MANY];
+    char json[300];
+
+    memset (transfer, 9, sizeof (transfer));
+    for (int i = 0; i < MANY; i++) {
+        transfer[0] = (unsigned char)i;
+        snprintf (json,
+                  sizeof (json),
+                  "{\"version\":1,\"transfer\":\"%s\",\"sources\":[\"/bin/sh\"],"
+                  "\"chunk\":4096,\"batch\":4096,\"window\":4096,\"stall\":2}",
+                  hex ());
+        f[i] = ask ("fetch", json, FLUX_RPC_STREAMING);
+    }
+    /* The last of those that are open gets signs of life for a while. */
+    transfer[0] = MOST - 1;
+    for (int i = 0; i < 40; i++) {
+        usleep (100000);
+        refused (order_over (h, "\"ping\""), ESTALE, "");
+    }
+    for (int i = MOST; i < MANY; i++)
+        refused (f[i], EAGAIN, "64 transfers are open");
+    for (int i = 0; i < MOST - 1; i++) {
+        OK (fetch_end (f[i]) == ETIMEDOUT);
+        OK (strstr (flux_future_error_string (f[i]), "no sign of life from the client"));
+    }
+    OK (fetch_end (f[MOST - 1]) == 0);
+    /* There is room again, though this client is still there. */
+    begun (open_plain ());
+}
+
+/* A job that is being started is told to go on. */
 static void release (void)
 {
-    refused (ask ("release", "{\"transfer\":\"00000000000000000000000000000000\"}", 0),
-             EPROTO,
-             "does not wait");
+    const char *json = "{\"transfer\":\"00000000000000000000000000000000\"}";
+
+    refused (ask ("release", json, 0), EPROTO, "does not wait");
+    for (unsigned int rank = 1; rank < 3; rank++)
+        refused (flux_rpc (h, topic ("release"), json, rank, 0), EPERM, "has not released");
 }
 
 static const struct {
@@ -450,7 +503,7 @@ static const struct {
 } attacks[] = {
     { "junk", junk },     { "limits", limits }, { "streams", streams },
     { "others", others }, { "crowd", crowd },   { "flood", flood },
-    { "release", release },
+    { "release", release }, { "silent", silent },
 };
 
 int main (int argc, char *argv[])

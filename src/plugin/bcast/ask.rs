@@ -122,15 +122,16 @@ impl Bcast {
     /// `bcast.remove`: takes back what was put here.
     pub(super) fn serve_remove(self: &Rc<Self>, request: Request) {
         let asked = request
-            .json::<Remove>()
+            .json()
+            .and_then(check_remove)
             .and_then(|remove| Ok((self.tmpdir()?, remove)));
         match asked {
-            Ok((base, Remove { paths })) => {
+            Ok((base, Remove { paths, all })) => {
                 let (registry, rank) = (self.registry.clone(), self.info.rank);
                 self.run_errand(request, move || {
-                    let done = registry.with(|registry| match paths {
-                        None => registry.remove_all(),
-                        Some(paths) => paths
+                    let done = registry.with(|registry| match all {
+                        true => registry.remove_all(),
+                        false => paths
                             .iter()
                             .map(|path| at(&base, path))
                             .map(|path| (path.clone(), registry.remove(&path)))
@@ -219,6 +220,14 @@ impl Bcast {
     }
 }
 
+fn check_remove(remove: Remove) -> Result<Remove> {
+    if remove.all == remove.paths.is_empty() {
+        return Ok(remove);
+    }
+    let text = "name what is to be removed, or say all, and not both";
+    Err(Error::with_text(Errno::EPROTO, text))
+}
+
 fn had(base: &Path, dest: &Dest, has: &Has) -> std::result::Result<Had, FileError> {
     for known in &has.files {
         if !file::already_has(base, dest, &known.name, known.size, &known.digest)? {
@@ -274,5 +283,16 @@ mod tests {
         std::os::unix::fs::symlink(&real, &link).unwrap();
         assert_eq!(at(&link, &"a/b".into()), RawName::from(real.join("a/b")));
         assert_eq!(at(&link, &"/x".into()), RawName::from("/x"));
+    }
+
+    #[test]
+    fn nothing_is_removed_unasked() {
+        let says = |json: &str| check_remove(serde_json::from_str(json).unwrap()).is_ok();
+        assert!(says(r#"{"all":true}"#));
+        assert!(says(r#"{"paths":["f"]}"#));
+        assert!(!says("{}"));
+        assert!(!says(r#"{"paths":[]}"#));
+        assert!(!says(r#"{"all":false}"#));
+        assert!(!says(r#"{"paths":["f"],"all":true}"#));
     }
 }

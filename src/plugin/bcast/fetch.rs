@@ -1,10 +1,12 @@
 //! `bcast.fetch`: files that are on this node, sent to a client.
 //!
 //! The client grants credit, so that a slow one never makes this shell hold
-//! more than a window of frames.
+//! more than a window of frames. A client that gives no sign of life any more
+//! is given up, so that what it had asked for does not stay open.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use super::Bcast;
 use super::ask::check_version;
@@ -20,6 +22,7 @@ use crate::flux::error::Error;
 use crate::flux::error::Result;
 use crate::flux::message::Request;
 use crate::flux::message::Stream;
+use crate::flux::reactor::TimerWatcher;
 use crate::transfer::ask::Credit;
 use crate::transfer::ask::Fetch;
 use crate::transfer::reader::Pace;
@@ -40,6 +43,9 @@ struct Open {
     reader: Reader,
     batch: u32,
     window: u64,
+    stall: Duration,
+    /// Ends it when the client has been silent for `stall`.
+    silence: TimerWatcher,
 }
 
 impl Fetches {
@@ -59,6 +65,18 @@ impl Fetches {
     pub(super) fn call_off(&mut self, transfer: TransferId, client: &Sender) {
         self.open
             .retain(|id, fetch| *id != transfer || fetch.client.as_ref() != Some(client));
+    }
+
+    /// A client has given a sign of life.
+    pub(super) fn heard(&self, transfer: TransferId, client: Option<&Sender>) {
+        if let Some(fetch) = self.of_client(transfer, client) {
+            fetch.silence.reset(fetch.stall, None);
+        }
+    }
+
+    fn of_client(&self, transfer: TransferId, client: Option<&Sender>) -> Option<&Open> {
+        let fetch = self.open.get(&transfer)?;
+        (client.is_some() && fetch.client.as_ref() == client).then_some(fetch)
     }
 
     /// A client is gone.
@@ -104,14 +122,19 @@ impl Bcast {
                 }
             })
         });
-        match started {
-            Ok(reader) => {
+        let stall = Duration::from_secs_f64(fetch.stall);
+        let watched =
+            started.and_then(|reader| Ok((reader, self.limit_silence(transfer, stall)?)));
+        match watched {
+            Ok((reader, silence)) => {
                 let open = Open {
                     client,
                     stream,
                     reader,
                     batch: fetch.batch,
                     window: fetch.window,
+                    stall,
+                    silence,
                 };
                 self.fetches.borrow_mut().open.insert(transfer, open);
             }
@@ -121,6 +144,25 @@ impl Bcast {
         }
     }
 
+    fn limit_silence(
+        self: &Rc<Self>,
+        transfer: TransferId,
+        stall: Duration,
+    ) -> Result<TimerWatcher> {
+        let this = Rc::downgrade(self);
+        TimerWatcher::new(self.handle.reactor()?, stall, None, move || {
+            let Some(this) = this.upgrade() else { return };
+            let over = this.fetches.borrow_mut().open.remove(&transfer);
+            if let Some(fetch) = over {
+                let text = format!(
+                    "no sign of life from the client for {} s",
+                    stall.as_secs_f64()
+                );
+                let _ = fetch.stream.fail(Errno::ETIMEDOUT, Some(&text));
+            }
+        })
+    }
+
     fn check_fetch(&self, request: &Request) -> Result<(Fetch, SourceSpec)> {
         check_version(request)?;
         let fetch: Fetch = request.json()?;
@@ -128,6 +170,7 @@ impl Bcast {
             chunk: fetch.chunk,
             batch: fetch.batch,
             window: fetch.window,
+            stall: fetch.stall,
             ..Tuning::default()
         };
         let invalid = |text: String| Error::with_text(Errno::EPROTO, text);
@@ -171,12 +214,11 @@ impl Bcast {
             Err(error) => return refuse(request, &error),
         };
         let fetches = self.fetches.borrow();
-        if let Some(fetch) = fetches.open.get(&credit.transfer)
-            && fetch.client.is_some()
-            && fetch.client == Sender::of(&request)
-        {
+        let client = Sender::of(&request);
+        if let Some(fetch) = fetches.of_client(credit.transfer, client.as_ref()) {
             fetch.reader.credit(credit.bytes);
         }
+        fetches.heard(credit.transfer, client.as_ref());
         // Late credit of a fetch that is over is no error.
         if !request.is_noresponse() {
             let _ = request.respond();

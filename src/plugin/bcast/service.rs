@@ -310,7 +310,13 @@ impl Bcast {
                         let _ = request.respond();
                     }
                 }
-                Order::Ping | Order::Commit => refuse(request, &error),
+                Order::Ping | Order::Commit => {
+                    // A client that fetches asks so whether we are still there.
+                    let client = Sender::of(&request);
+                    let fetches = self.fetches.borrow();
+                    fetches.heard(ctl.transfer, client.as_ref());
+                    refuse(request, &error);
+                }
             },
         }
     }

@@ -33,6 +33,7 @@ use crate::errno::Errno;
 use crate::file;
 use crate::flux::error::Error;
 use crate::flux::error::Result;
+use crate::flux::future::Pending;
 use crate::flux::handle::Node;
 use crate::flux::message::Request;
 use crate::flux::reactor::SignalWatcher;
@@ -45,8 +46,9 @@ const EXIT: u8 = 1;
 /// Environment variable that gets the directories of shared objects.
 const LIBS_ENV: &str = "FLUX_BCAST_LIBS";
 
-/// What the leader tells every shell at the end.
-#[derive(Debug, Serialize, Deserialize)]
+/// What the leader tells every shell at the end; and what that shell asks the
+/// leader before it believes it.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Release {
     transfer: TransferId,
 }
@@ -55,7 +57,11 @@ struct Release {
 #[derive(Debug, Default)]
 pub(super) struct Start {
     running: bool,
-    released: bool,
+    released: Option<TransferId>,
+    /// On the leader: the shells that have not confirmed their release yet. On
+    /// the others: questions to the leader, by number.
+    pending: BTreeMap<u32, Pending>,
+    questions: u32,
     /// Copies made here while the start is running, by transfer.
     placed: BTreeMap<TransferId, Vec<Placed>>,
     /// Variables for the tasks.
@@ -82,7 +88,7 @@ impl Start {
     fn release(&mut self, transfer: TransferId) {
         let placed = self.placed.get(&transfer).map_or(&[][..], Vec::as_slice);
         self.env = variables(placed, self.sources, &self.name);
-        self.released = true;
+        self.released = Some(transfer);
     }
 }
 
@@ -154,9 +160,9 @@ impl Bcast {
             }
             leading = Some(self.lead(&options, &verdict)?);
         }
-        while !self.start.borrow().released {
+        while self.start.borrow().released.is_none() {
             match verdict.take() {
-                Some(Verdict::Good(transfer)) => self.release_all(transfer)?,
+                Some(Verdict::Good(transfer)) => self.release_all(transfer, &wait)?,
                 Some(Verdict::Bad(reasons)) => self.give_up(&reasons),
                 None => wait()?,
             }
@@ -165,6 +171,7 @@ impl Bcast {
         let mut start = self.start.borrow_mut();
         start.running = false;
         start.placed.clear();
+        start.pending.clear();
         for (name, path) in start.env() {
             // The job's environment is JSON and cannot hold every name; that of
             // a task can, and is what counts (see `task_init`).
@@ -176,23 +183,29 @@ impl Bcast {
         Ok(())
     }
 
-    /// `bcast.release`: the leader lets this shell start its tasks.
+    /// `bcast.release`: the leader lets this shell start its tasks. A shell that
+    /// leaves too early answers nobody, and others may say this as well; so the
+    /// leader is asked back, for whom nobody else can answer.
     pub(super) fn serve_release(self: &Rc<Self>, request: Request) {
-        match request.json::<Release>() {
-            Ok(_) if !self.awaits_release() => {
+        let served = match request.json::<Release>() {
+            Ok(release) if self.info.rank == 0 && self.has_released(release) => {
+                return drop(request.respond());
+            }
+            Ok(release) if self.awaits_release() => self.confirm(release, request),
+            Ok(_) => {
                 let text = "this shell does not wait for a release";
-                let _ = request.fail(Errno::EPROTO, Some(text));
+                request.fail(Errno::EPROTO, Some(text))
             }
-            Ok(Release { transfer }) => {
-                self.start.borrow_mut().release(transfer);
-                if !request.is_noresponse() {
-                    let _ = request.respond();
-                }
-            }
-            Err(error) => {
-                let _ = request.fail_with(&error);
-            }
+            Err(error) => request.fail_with(&error),
+        };
+        if let Err(error) = served {
+            self.shell.log().debug(format_args!("release: {error}"));
         }
+    }
+
+    /// The leader has let the others go.
+    fn has_released(&self, release: Release) -> bool {
+        self.start.borrow().released == Some(release.transfer)
     }
 
     /// The leader releases itself; were it released by somebody else, nobody
@@ -202,12 +215,58 @@ impl Bcast {
         self.info.rank != 0 && ahead
     }
 
-    fn release_all(&self, transfer: TransferId) -> Result<()> {
+    /// Asks the leader whether it has released this shell.
+    fn confirm(self: &Rc<Self>, release: Release, request: Request) -> Result<()> {
+        let topic = format!("{}.bcast.release", self.info.service);
+        let leader = Node::Rank(self.peers.broker(0)?);
+        let number = {
+            let mut start = self.start.borrow_mut();
+            start.questions = start.questions.wrapping_add(1);
+            start.questions
+        };
+        let (this, mut request) = (Rc::downgrade(self), Some(request));
+        let asked = self.handle.rpc_json(&topic, &release, leader)?;
+        let question = asked.then(None, move |answer| {
+            let (Some(this), Some(request)) = (this.upgrade(), request.take()) else {
+                return;
+            };
+            let over = this.start.borrow_mut().pending.remove(&number);
+            if answer.get().is_ok() {
+                this.start.borrow_mut().release(release.transfer);
+                let _ = request.respond();
+            } else {
+                let text = "the leader has not released this shell";
+                let _ = request.fail(Errno::EPERM, Some(text));
+            }
+            drop(over);
+        })?;
+        self.start.borrow_mut().pending.insert(number, question);
+        Ok(())
+    }
+
+    /// Lets all shells go. The leader stays, to be asked, until each has
+    /// confirmed it or is gone.
+    fn release_all(
+        self: &Rc<Self>,
+        transfer: TransferId,
+        wait: &dyn Fn() -> Result<()>,
+    ) -> Result<()> {
         self.start.borrow_mut().release(transfer);
         let topic = format!("{}.bcast.release", self.info.service);
         for rank in 1..self.peers.size() {
             let node = Node::Rank(self.peers.broker(rank)?);
-            self.handle.send_json(&topic, &Release { transfer }, node)?;
+            let told = self.handle.rpc_json(&topic, &Release { transfer }, node)?;
+            let this = Rc::downgrade(self);
+            let told = told.then(None, move |_| {
+                if let Some(this) = this.upgrade() {
+                    let over = this.start.borrow_mut().pending.remove(&rank);
+                    drop(over);
+                }
+            })?;
+            self.start.borrow_mut().pending.insert(rank, told);
+        }
+        while !self.start.borrow().pending.is_empty() {
+            wait()?;
         }
         Ok(())
     }
@@ -227,6 +286,11 @@ impl Bcast {
 
     /// A shell is lost: whoever feeds it need not wait for it.
     pub(super) fn note_lost(&self, rank: u32) {
+        let over = match self.info.rank {
+            0 => self.start.borrow_mut().pending.remove(&rank),
+            _ => None,
+        };
+        drop(over);
         let mut drivers: Vec<_> = self.origins.borrow().values().cloned().collect();
         drivers.extend(
             self.transfers
