@@ -23,6 +23,7 @@ const TYPES: &str = "flux_.*|FLUX_.*";
 
 fn main() {
     println!("cargo::rerun-if-changed=include/flux_abi.h");
+    println!("cargo::rerun-if-changed=include/flux_security_abi.h");
     println!("cargo::rerun-if-changed=build.rs");
 
     // Our code must stay mapped after the shell's dlclose(3): handles and
@@ -55,11 +56,23 @@ fn main() {
         &out,
         "optional.rs",
     );
+    write(
+        bindgen_of("include/flux_security_abi.h")
+            .dynamic_library_name("SecurityApi")
+            .dynamic_link_require_all(true)
+            .allowlist_function("flux_.*"),
+        &out,
+        "security.rs",
+    );
 }
 
 fn base() -> bindgen::Builder {
+    bindgen_of("include/flux_abi.h")
+}
+
+fn bindgen_of(header: &str) -> bindgen::Builder {
     bindgen::Builder::default()
-        .header("include/flux_abi.h")
+        .header(header)
         .use_core()
         .generate_comments(false)
         .merge_extern_blocks(true)
@@ -78,9 +91,9 @@ fn table(name: &str, all: bool) -> bindgen::Builder {
 }
 
 fn write(builder: bindgen::Builder, out: &std::path::Path, file: &str) {
-    let bindings = builder.generate().expect(
-        "bindgen reads include/flux_abi.h (is libclang installed? Debian: libclang-dev)",
-    );
+    let bindings = builder
+        .generate()
+        .expect("bindgen reads include/*_abi.h (is libclang installed? Debian: libclang-dev)");
     bindings
         .write_to_file(out.join(file))
         .expect("OUT_DIR is writable");

@@ -19,7 +19,8 @@
 //! | 60 | 4    | check    | CRC-32 of the header's first 60 bytes                |
 //!
 //! What follows the header: an entry's metadata as JSON, a data frame's bytes,
-//! an end frame's digest, else nothing. The checksums find a damaged message at
+//! an end frame's digest, a fin frame's seal where there is one (see
+//! `warrant`), else nothing. The checksums find a damaged message at
 //! the hop where it happened; the digest proves the file.
 
 use std::borrow::Cow;
@@ -35,6 +36,9 @@ pub const HEADER_LEN: usize = 64;
 
 /// Most bytes that may follow a header: the largest batch and room to spare.
 pub const MAX_PAYLOAD: usize = 8 << 20;
+
+/// Most bytes of a seal.
+const SEAL_MAX: usize = 64 << 10;
 
 const MAGIC: [u8; 4] = *b"FBC1";
 
@@ -158,6 +162,21 @@ impl Frame {
         }
     }
 
+    /// The last frame of a stream with a seal on it.
+    #[must_use]
+    pub fn sealed(self, seal: &str) -> Self {
+        self.fields().with(seal.as_bytes())
+    }
+
+    /// The seal of the last frame of a stream.
+    pub fn seal(&self) -> Option<&str> {
+        let payload = &self.bytes[HEADER_LEN..];
+        if self.kind != Kind::Fin || payload.is_empty() {
+            return None;
+        }
+        std::str::from_utf8(payload).ok()
+    }
+
     fn is_compressed(&self) -> bool {
         self.bytes[5] == COMPRESSED
     }
@@ -224,7 +243,7 @@ impl Frame {
             Kind::Data => !payload.is_empty() && span == payload.len() as u64,
             Kind::Hole => payload.is_empty() && span > 0,
             Kind::End => payload.len() == DIGEST_LEN && span == 0,
-            Kind::Fin => payload.is_empty() && u32::try_from(span).is_ok(),
+            Kind::Fin => payload.len() <= SEAL_MAX && u32::try_from(span).is_ok(),
             Kind::Entry => !payload.is_empty(),
         };
         // An offset that no file can have would overflow in every consumer.
@@ -488,5 +507,21 @@ mod tests {
         fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = Frame::decode(&bytes);
         }
+    }
+
+    #[test]
+    fn the_last_frame_takes_a_seal() {
+        let fin = Item::Fin {
+            entries: 2,
+            bytes: 77,
+        };
+        let plain = Frame::encode(TransferId::from_bytes([3; 16]), 9, 2, &fin);
+        assert_eq!(plain.seal(), None);
+        let sealed = Frame::decode(plain.clone().sealed("a.b.c").as_bytes()).unwrap();
+        assert_eq!(sealed.seal(), Some("a.b.c"));
+        assert_eq!(sealed.item().unwrap(), fin);
+        assert_eq!((sealed.seq(), sealed.entry()), (9, 2));
+        let long = plain.sealed(&"x".repeat(SEAL_MAX + 1));
+        assert_eq!(Frame::decode(long.as_bytes()), Err(FrameError::Contents));
     }
 }

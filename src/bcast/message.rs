@@ -197,6 +197,9 @@ pub struct Open {
     /// comes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<RawName>,
+    /// The signed terms, see [`super::warrant`], in an instance of another user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warrant: Option<String>,
 }
 
 /// What a shell tells the one that feeds it.

@@ -16,3 +16,4 @@ pub mod relay;
 pub mod report;
 pub mod spec;
 pub mod tree;
+pub mod warrant;

@@ -44,6 +44,7 @@ use crate::idset::IdSet;
 use crate::transfer::ask::Fetch;
 use crate::transfer::edge::Link;
 use crate::transfer::new_id;
+use crate::transfer::signed;
 use crate::transfer::writer::Place;
 
 /// So many ranks send at once, unless the caller says otherwise.
@@ -263,6 +264,12 @@ impl Inner {
             window: share,
             stall: tuning.stall,
         };
+        let link = Link {
+            handle: self.handle,
+            service: self.service.clone(),
+            broker,
+        };
+        let seal = signed::is_needed(self.handle).map_err(failure)?;
         let place = Place {
             base: shelf.dir().to_path_buf(),
             is_tmpdir: false,
@@ -280,11 +287,7 @@ impl Inner {
             total: None,
             names: Vec::new(),
             registry: None,
-        };
-        let link = Link {
-            handle: self.handle,
-            service: self.service.clone(),
-            broker,
+            seal: seal.then(|| self.service.clone()),
         };
         let stall = self.gather.terms.stall();
         let me = Weak::clone(&self.me);

@@ -21,6 +21,7 @@ use crate::flux::error::Result;
 use crate::flux::future::FutureRef;
 use crate::flux::future::Pending;
 use crate::flux::handle::Node;
+use crate::idset::IdSet;
 use crate::transfer::ask::Credit;
 use crate::transfer::ask::Fetch;
 use crate::transfer::edge;
@@ -104,6 +105,7 @@ impl Intake {
         })?;
         let weak = Rc::downgrade(&inner);
         let node = Node::Rank(link.broker);
+        let fetch = link.payload("fetch", IdSet::from_iter([rank]), &fetch)?;
         let stream = link
             .handle
             .stream_json(&link.topic("fetch"), &fetch, node)?

@@ -374,7 +374,12 @@ impl Inner {
         self.hosts.clone_from(&plan.hosts);
         let mut dest = send.dest;
         dest.directory = dest.directory || self.names.len() > 1;
-        let open = Open {
+        let link = Link {
+            handle: self.handle,
+            service: service.to_owned(),
+            broker: plan.root_broker,
+        };
+        let mut open = Open {
             version: VERSION,
             transfer: self.transfer,
             tree: plan.tree.clone(),
@@ -384,18 +389,16 @@ impl Inner {
             partial: send.partial,
             total: self.totals.exact.then_some(self.totals.allocated),
             names: self.names.clone(),
+            warrant: None,
         };
+        link.sign_terms(&mut open)?;
         let weak = self.me.clone();
         let setup = Setup {
             open,
             handle: self.handle,
             network: Rc::new(Root {
                 rank: plan.tree.root(),
-                link: Link {
-                    handle: self.handle,
-                    service: service.to_owned(),
-                    broker: plan.root_broker,
-                },
+                link,
             }),
             place: None,
             listener: Rc::new(move |event| {

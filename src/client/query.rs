@@ -38,6 +38,7 @@ use crate::transfer::ask::Listing;
 use crate::transfer::ask::Remove;
 use crate::transfer::ask::Removed;
 use crate::transfer::edge;
+use crate::transfer::edge::Link;
 
 /// So many ranks are asked at once.
 const AT_ONCE: usize = 64;
@@ -285,8 +286,17 @@ impl<T: DeserializeOwned + 'static> Inner<T> {
     }
 
     fn ask_all(this: &Rc<RefCell<Self>>, plan: &Plan, service: String) {
+        let signed = this.borrow().payload(plan, &service);
+        let payload = match signed {
+            Ok(payload) => payload,
+            Err(error) => {
+                let why = Failure::client(error.errno().raw(), error.to_string());
+                return Self::end(this, Some(why));
+            }
+        };
         {
             let mut inner = this.borrow_mut();
+            inner.question.payload = payload;
             inner.service = service;
             inner.hosts.clone_from(&plan.hosts);
             let mut ranks = plan.tree.ranks().to_vec();
@@ -297,6 +307,17 @@ impl<T: DeserializeOwned + 'static> Inner<T> {
                 .collect();
         }
         Self::go_on(this);
+    }
+
+    /// What is sent to all of them.
+    fn payload(&self, plan: &Plan, service: &str) -> Result<Value> {
+        let link = Link {
+            handle: self.handle,
+            service: service.to_owned(),
+            broker: plan.root_broker,
+        };
+        let ranks = plan.tree.ranks().iter().copied().collect();
+        link.payload(self.question.method, ranks, &self.question.payload)
     }
 
     fn go_on(this: &Rc<RefCell<Self>>) {

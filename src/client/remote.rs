@@ -241,6 +241,7 @@ impl Inner {
         };
         let node = Node::Rank(link.broker);
         let (me, rank) = (Weak::clone(&self.me), send.rank);
+        let from = link.payload("from", IdSet::from_iter([rank]), &from)?;
         let stream = self.handle.stream_json(&link.topic("from"), &from, node)?;
         self.stream = Some(stream.then(None, move |future| {
             let Some(this) = me.upgrade() else { return };

@@ -186,7 +186,7 @@ fn load() -> Result<Library, HostError> {
     // An installation prefix is often unknown to the loader, but its `flux` is
     // on PATH. A library that exists and fails to load is the better report.
     let mut report = first;
-    for path in beside_flux(env::var_os("PATH")) {
+    for path in beside_flux(env::var_os("PATH"), LIBRARY) {
         match open(&path) {
             Ok(library) => return Ok(library),
             Err(error) => report = error,
@@ -205,8 +205,9 @@ fn open(path: &Path) -> Result<Library, HostError> {
     })
 }
 
-/// Every existing libflux-core in the prefix of a `flux` on the search path.
-fn beside_flux(search: Option<OsString>) -> Vec<PathBuf> {
+/// Every existing library of that name in the prefix of a `flux` on the search
+/// path.
+pub(super) fn beside_flux(search: Option<OsString>, name: &str) -> Vec<PathBuf> {
     let multiarch = format!("lib/{}-linux-gnu", env::consts::ARCH);
     let mut found = Vec::new();
     for dir in env::split_paths(&search.unwrap_or_default()) {
@@ -221,7 +222,7 @@ fn beside_flux(search: Option<OsString>) -> Vec<PathBuf> {
                 continue;
             };
             for lib in ["lib", multiarch.as_str(), "lib64"] {
-                let path = prefix.join(lib).join(LIBRARY);
+                let path = prefix.join(lib).join(name);
                 if path.is_file() && !found.contains(&path) {
                     found.push(path);
                 }
@@ -232,7 +233,7 @@ fn beside_flux(search: Option<OsString>) -> Vec<PathBuf> {
 }
 
 /// The loader's message; it is the source of some of libloading's errors.
-fn one_line(error: &libloading::Error) -> String {
+pub(super) fn one_line(error: &libloading::Error) -> String {
     let text =
         std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
     text.replace('\n', " ")
@@ -278,9 +279,9 @@ mod tests {
         std::os::unix::fs::symlink(prefix.join("bin/flux"), prefix.join("other/flux")).unwrap();
         for dir in ["bin", "other"] {
             let search = Some(prefix.join(dir).into_os_string());
-            assert_eq!(beside_flux(search), [library.as_path()]);
+            assert_eq!(beside_flux(search, LIBRARY), [library.as_path()]);
         }
-        assert!(beside_flux(Some("relative:/nonexistent".into())).is_empty());
-        assert!(beside_flux(None).is_empty());
+        assert!(beside_flux(Some("relative:/nonexistent".into()), LIBRARY).is_empty());
+        assert!(beside_flux(None, LIBRARY).is_empty());
     }
 }

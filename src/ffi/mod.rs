@@ -2,10 +2,13 @@
 //!
 //! `build.rs` makes the tables from `include/flux_abi.h`; nothing is linked.
 //! [`core`] holds what libflux-core offers, [`shell`] what only the flux-shell
-//! executable has, [`optional`] what an older Flux may lack.
+//! executable has, [`optional`] what an older Flux may lack. [`signing`] is
+//! flux-security's, looked up only where requests have to be signed.
 
 #[expect(unsafe_code, reason = "looks up and types the functions of the host")]
 pub mod host;
+#[expect(unsafe_code, reason = "looks up and types the functions of a library")]
+pub mod signing;
 
 /// Makes one module of generated bindings.
 macro_rules! generated {
@@ -41,3 +44,6 @@ generated!(
 generated!(
     /// Functions that may be missing.
     optional, "optional.rs");
+generated!(
+    /// Functions of flux-security.
+    security, "security.rs");

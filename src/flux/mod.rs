@@ -67,6 +67,7 @@ pub mod message;
 pub mod plugin;
 pub mod promise;
 pub mod reactor;
+pub mod security;
 pub mod shell;
 pub mod task;
 pub mod thread;

@@ -163,10 +163,15 @@ impl Driver {
         let partial = setup.open.partial;
         let targets = setup.open.tree.size();
         let tuning = &setup.open.tuning;
+        let seal = match setup.open.warrant {
+            Some(_) => setup.network.link(setup.open.tree.root()),
+            None => None,
+        };
         reader.go(Pace {
             batch: tuning.batch_for(&setup.open.tree),
             window: tuning.window,
             compress: tuning.compress,
+            seal: seal.map(|link| link.service),
         });
         Self::start(
             setup,

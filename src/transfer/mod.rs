@@ -10,6 +10,7 @@ pub mod ask;
 pub mod driver;
 pub mod edge;
 pub mod reader;
+pub mod signed;
 pub(crate) mod told;
 pub(crate) mod worker;
 pub mod writer;

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crossbeam_channel as channel;
 
+use super::signed::Sealer;
 use super::worker;
 use crate::bcast::frame::Frame;
 use crate::bcast::id::TransferId;
@@ -37,7 +38,7 @@ pub enum SourceEvent {
 }
 
 /// How it reads.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Pace {
     /// Most bytes of data in a frame.
     pub batch: u32,
@@ -45,6 +46,8 @@ pub struct Pace {
     pub window: u64,
     /// Compress what gets smaller by it.
     pub compress: bool,
+    /// The service whose shells want the data sealed, if they do.
+    pub seal: Option<String>,
 }
 
 enum Command {
@@ -138,11 +141,13 @@ fn run(
         batch,
         window,
         compress,
+        seal,
     })) = queue.recv()
     else {
         return;
     };
     let batch = usize::try_from(batch).unwrap_or(usize::MAX);
+    let mut sealer = seal.map(Sealer::new);
     let mut buffer = Vec::new();
     let mut in_flight = 0u64;
     let mut seq = 0u64;
@@ -160,6 +165,17 @@ fn run(
         let mut frame = Frame::encode(transfer, seq, entry, &item);
         if compress {
             frame = frame.compressed();
+        }
+        if let Some(sealer) = &mut sealer {
+            frame = match sealer.pass(frame) {
+                Ok(frame) => frame,
+                Err(error) => {
+                    let failed = FileError::new(error.errno(), "seal", Path::new("data"));
+                    let failed = failed.with_hint(error.to_string());
+                    let _ = events.send(SourceEvent::Failed(failed));
+                    return;
+                }
+            };
         }
         seq += 1;
         entry += u32::from(ends);

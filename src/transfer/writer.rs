@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use crossbeam_channel as channel;
 
+use super::signed::Sealer;
 use super::told::told;
 use super::worker;
 use crate::bcast::frame::Frame;
@@ -50,6 +51,8 @@ pub struct Place {
     pub names: Vec<RawName>,
     /// Where the copies are remembered once they are published.
     pub registry: Option<SharedRegistry>,
+    /// The service for which the data must be sealed, if it must.
+    pub seal: Option<String>,
 }
 
 /// A registry that writers and the reactor's thread use.
@@ -201,11 +204,23 @@ fn run(
     if events.send(SinkEvent::Opened).is_err() {
         return;
     }
+    let mut sealer = place.seal.clone().map(Sealer::new);
     while let Ok(command) = queue.recv() {
         let event = match command {
             // The data has a gap from here on: an abort follows.
             Command::Frame(_) | Command::Prepare if cancel.load(Ordering::Relaxed) => continue,
-            Command::Frame(frame) => write(&mut sink, &frame, place.rank),
+            Command::Frame(frame) => {
+                match sealer
+                    .as_mut()
+                    .map_or(Ok(()), |sealer| sealer.check(&frame))
+                {
+                    Ok(()) => write(&mut sink, &frame, place.rank),
+                    Err(error) => {
+                        let (errno, text) = (error.errno().raw(), error.to_string());
+                        SinkEvent::Failed(Failure::on(place.rank, errno, text))
+                    }
+                }
+            }
             Command::Prepare => match sink.prepare() {
                 Ok(_) => SinkEvent::Prepared,
                 Err(error) => fail(&error),

@@ -497,13 +497,42 @@ static void release (void)
         refused (flux_rpc (h, topic ("release"), json, rank, 0), EPERM, "has not released");
 }
 
+/* In an instance of another user, nothing that touches files is done unsigned. */
+static void unsigned_requests (void)
+{
+    static const char *methods[] = { "inspect", "has", "list", "remove" };
+
+    for (size_t i = 0; i < sizeof (methods) / sizeof (methods[0]); i++)
+        refused (ask (methods[i], "{\"version\":1,\"paths\":null}", 0),
+                 EPERM,
+                 "must be signed");
+    refused (ask ("from", "{\"version\":1}", FLUX_RPC_STREAMING), EPERM, "must be signed");
+    refused (ask ("fetch", "{\"version\":1}", FLUX_RPC_STREAMING), EPERM, "must be signed");
+    refused (open_plain (), EPERM, "must be signed");
+    refused (ask ("list", "{\"version\":1,\"signature\":\"junk\"}", 0), EINVAL, "");
+}
+
+/* What was signed once is done once: SIGNED names a file with the signature of a
+ * request for METHOD.
+ */
+static void replay (void)
+{
+    FILE *f = fopen (getenv ("SIGNED"), "r");
+    static char signature[1 << 16], json[sizeof (signature) + 100];
+
+    OK (f && fgets (signature, sizeof (signature), f));
+    snprintf (json, sizeof (json), "{\"version\":1,\"signature\":\"%s\"}", signature);
+    refused (ask (getenv ("METHOD"), json, 0), EPERM, "sent before");
+}
+
 static const struct {
     const char *name;
     void (*run) (void);
 } attacks[] = {
     { "junk", junk },     { "limits", limits }, { "streams", streams },
     { "others", others }, { "crowd", crowd },   { "flood", flood },
-    { "release", release }, { "silent", silent },
+    { "release", release }, { "silent", silent }, { "replay", replay },
+    { "unsigned", unsigned_requests },
 };
 
 int main (int argc, char *argv[])

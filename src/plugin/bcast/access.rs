@@ -2,28 +2,49 @@
 //!
 //! Writing chosen bytes to a chosen path as the job's user is as good as
 //! running code as that user. So every request is checked, not only the first:
-//! the owner of the job may use it, nobody else.
+//! the owner of the job may use it, nobody else. In an instance of another user
+//! (a system instance) the word of the brokers is not enough for that: what
+//! touches files must be signed as well.
 
+use std::cell::RefCell;
+
+use serde::de::DeserializeOwned;
+
+use super::ask::check_version;
+use crate::bcast::message::Open;
+use crate::bcast::warrant::Obeyed;
+use crate::bcast::warrant::Terms;
+use crate::bcast::warrant::Warrant;
 use crate::errno::Errno;
+use crate::flux::error::Context;
 use crate::flux::error::Error;
 use crate::flux::error::Result;
 use crate::flux::message::Request;
+use crate::flux::shell::ShellInfo;
+use crate::transfer::signed;
+use crate::transfer::signed::Envelope;
 
 /// The rule for one shell.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Access {
     uid: u32,
+    rank: u32,
+    service: String,
     /// The instance belongs to somebody else.
     guest: bool,
+    obeyed: RefCell<Obeyed>,
 }
 
 impl Access {
-    /// The rule for a shell of this process's user, in an instance of `owner`.
-    pub(super) fn new(owner: Option<u32>) -> Self {
+    /// The rule for a shell of this process's user.
+    pub(super) fn new(info: &ShellInfo) -> Self {
         let uid = rustix::process::getuid().as_raw();
         Self {
             uid,
-            guest: owner.is_some_and(|owner| owner != uid),
+            rank: info.rank,
+            service: info.service.clone(),
+            guest: info.instance_owner.is_some_and(|owner| owner != uid),
+            obeyed: RefCell::default(),
         }
     }
 
@@ -32,15 +53,6 @@ impl Access {
     /// # Errors
     /// EPERM, with the reason.
     pub(super) fn check(&self, request: &Request) -> Result<()> {
-        // The brokers of somebody else's instance could put any user into a
-        // message; without a signature (RFC 42) it proves nothing.
-        if self.guest {
-            return Err(Error::with_text(
-                Errno::EPERM,
-                "this job runs in an instance of another user, where requests would have to \
-                 be signed, and signatures are not supported",
-            ));
-        }
         if request.userid()? != self.uid {
             return Err(Error::with_text(
                 Errno::EPERM,
@@ -49,4 +61,66 @@ impl Access {
         }
         Ok(())
     }
+
+    /// What data must be sealed for, if it must.
+    pub(super) fn seal(&self) -> Option<String> {
+        self.guest.then(|| self.service.clone())
+    }
+
+    /// What a request asks for; in an instance of another user, signed.
+    ///
+    /// # Errors
+    /// EPERM: not signed by the owner of the job, for this; EPROTO: it cannot be
+    /// read.
+    pub(super) fn asked<T: DeserializeOwned>(
+        &self,
+        request: &Request,
+        method: &str,
+    ) -> Result<T> {
+        if !self.guest {
+            return request.json();
+        }
+        check_version(request)?;
+        let Envelope { signature, .. } = request.json().map_err(|_| unsigned())?;
+        let warrant = self.obey(&signature, method)?;
+        serde_json::from_value(warrant.ask).context("what was signed")
+    }
+
+    /// An opening request; in an instance of another user, its terms are signed.
+    ///
+    /// # Errors
+    /// As [`Access::asked`].
+    pub(super) fn opening(&self, request: &Request) -> Result<Open> {
+        check_version(request)?;
+        let open: Open = request.json()?;
+        if self.guest {
+            let signature = open.warrant.as_deref().ok_or_else(unsigned)?;
+            let warrant = self.obey(signature, "open")?;
+            let terms: Terms =
+                serde_json::from_value(warrant.ask).context("what was signed")?;
+            if terms != Terms::of(&open) {
+                return Err(Error::with_text(
+                    Errno::EPERM,
+                    "the terms of the transfer are not those that were signed",
+                ));
+            }
+        }
+        Ok(open)
+    }
+
+    fn obey(&self, signature: &str, method: &str) -> Result<Warrant> {
+        let warrant = signed::verify_warrant(signature, &self.service, method, self.rank)?;
+        self.obeyed
+            .borrow_mut()
+            .note(&warrant, signed::now())
+            .map_err(|text| Error::with_text(Errno::EPERM, text))?;
+        Ok(warrant)
+    }
+}
+
+fn unsigned() -> Error {
+    Error::with_text(
+        Errno::EPERM,
+        "this job runs in an instance of another user, so requests must be signed",
+    )
 }

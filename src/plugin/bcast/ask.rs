@@ -11,6 +11,7 @@ use std::rc::Rc;
 
 use serde::Deserialize;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::Bcast;
 use super::service::refuse;
@@ -81,7 +82,7 @@ impl Bcast {
     /// `bcast.inspect`: what would a transfer find?
     pub(super) fn serve_inspect(self: &Rc<Self>, request: Request) {
         let asked = check_version(&request).and_then(|()| {
-            let inspect: Inspect = request.json()?;
+            let inspect: Inspect = self.access.asked(&request, "inspect")?;
             Ok((self.tmpdir()?, self.render(&inspect.dest)?, inspect))
         });
         match asked {
@@ -99,7 +100,7 @@ impl Bcast {
     /// `bcast.has`: are these files there already?
     pub(super) fn serve_has(self: &Rc<Self>, request: Request) {
         let asked = check_version(&request).and_then(|()| {
-            let has: Has = request.json()?;
+            let has: Has = self.access.asked(&request, "has")?;
             Ok((self.tmpdir()?, self.render(&has.dest)?, has))
         });
         match asked {
@@ -112,6 +113,9 @@ impl Bcast {
 
     /// `bcast.list`: what was put here?
     pub(super) fn serve_list(self: &Rc<Self>, request: Request) {
+        if let Err(error) = self.access.asked::<Value>(&request, "list") {
+            return refuse(request, &error);
+        }
         let registry = self.registry.clone();
         self.run_errand(request, move || {
             let copies = registry.with(|registry| registry.list().map(Listed::from).collect());
@@ -121,8 +125,9 @@ impl Bcast {
 
     /// `bcast.remove`: takes back what was put here.
     pub(super) fn serve_remove(self: &Rc<Self>, request: Request) {
-        let asked = request
-            .json()
+        let asked = self
+            .access
+            .asked(&request, "remove")
             .and_then(check_remove)
             .and_then(|remove| Ok((self.tmpdir()?, remove)));
         match asked {

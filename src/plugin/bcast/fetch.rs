@@ -165,7 +165,7 @@ impl Bcast {
 
     fn check_fetch(&self, request: &Request) -> Result<(Fetch, SourceSpec)> {
         check_version(request)?;
-        let fetch: Fetch = request.json()?;
+        let fetch: Fetch = self.access.asked(request, "fetch")?;
         let tuning = Tuning {
             chunk: fetch.chunk,
             batch: fetch.batch,
@@ -193,6 +193,7 @@ impl Bcast {
                         batch: fetch.batch,
                         window: fetch.window,
                         compress: false,
+                        seal: self.access.seal(),
                     });
                 }
             }

@@ -94,7 +94,7 @@ impl Bcast {
 
     fn check_from(&self, request: &Request) -> Result<(From, SourceSpec)> {
         check_version(request)?;
-        let from: From = request.json()?;
+        let from: From = self.access.asked(request, "from")?;
         let invalid = |text: String| Error::with_text(Errno::EPROTO, text);
         from.tuning.check().map_err(invalid)?;
         let taken = self.origins.borrow().contains_key(&from.transfer)

@@ -85,7 +85,7 @@ impl Bcast {
         Ok(Rc::new(Self {
             shell,
             handle,
-            access: Access::new(info.instance_owner),
+            access: Access::new(&info),
             info,
             peers,
             transfers: RefCell::default(),

@@ -28,6 +28,7 @@ use crate::file::Totals;
 use crate::flux::error::Result;
 use crate::transfer::driver::Driver;
 use crate::transfer::driver::DriverEvent;
+use crate::transfer::driver::Network;
 use crate::transfer::driver::Setup;
 use crate::transfer::reader::Reader;
 use crate::transfer::reader::SourceEvent;
@@ -223,7 +224,7 @@ impl Inner {
         };
         let mut dest = sending.dest;
         dest.directory = dest.directory || names.len() > 1;
-        let open = Open {
+        let mut open = Open {
             version: VERSION,
             transfer: sending.transfer,
             tree: plan.tree.clone(),
@@ -233,7 +234,11 @@ impl Inner {
             partial: sending.partial,
             total,
             names,
+            warrant: None,
         };
+        if let Some(link) = bcast.peers.link(open.tree.root()) {
+            link.sign_terms(&mut open)?;
+        }
         let here = open.tree.root() == bcast.info.rank;
         let place = if here {
             Some(bcast.place(&open)?)

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::Bcast;
-use super::ask::check_version;
 use super::plan;
 use super::plan::Overlay;
 use super::plan::Topology;
@@ -143,8 +142,7 @@ impl Bcast {
 
     fn check_open(&self, request: &Request) -> Result<Open> {
         let invalid = |text: String| Error::with_text(Errno::EPROTO, text);
-        check_version(request)?;
-        let open: Open = request.json()?;
+        let open = self.access.opening(request)?;
         open.tuning.check().map_err(invalid)?;
         if open.tree.root() != self.info.rank {
             return Err(invalid(format!(
@@ -227,6 +225,7 @@ impl Bcast {
             total: open.total,
             names: open.names.clone(),
             registry: Some(self.registry.clone()),
+            seal: self.access.seal(),
         })
     }
 

@@ -14,6 +14,8 @@
 //!   that long (order is kept).
 //! - `FLUX_SANDBOX_QUEUE_LIMIT=BYTES`: a process that does not read is cut off
 //!   when so much waits for it (0: never).
+//! - `FLUX_SANDBOX_OWNER=UID`: the instance belongs to that user, so that all
+//!   others are its guests.
 //! - `FLUX_SANDBOX_CORES=N`: cores per rank (default: those of the machine).
 //!
 //! `FLUX_HANDLE_USERID` and `FLUX_HANDLE_ROLEMASK` give the messages of a

@@ -110,6 +110,7 @@ fn knobs() -> Knobs {
         delay: 0.0,
         queue_limit: 0,
         cores: 2,
+        owner: rustix::process::geteuid().as_raw(),
     }
 }
 

@@ -67,6 +67,8 @@ pub struct Knobs {
     pub queue_limit: usize,
     /// Cores per rank.
     pub cores: u32,
+    /// Whose instance it is.
+    pub owner: u32,
 }
 
 impl Knobs {
@@ -84,6 +86,9 @@ impl Knobs {
             cores: get("FLUX_SANDBOX_CORES")
                 .and_then(|s| s.parse().ok())
                 .unwrap_or(u32::try_from(machine).unwrap_or(1)),
+            owner: get("FLUX_SANDBOX_OWNER")
+                .and_then(|s| s.parse().ok())
+                .unwrap_or(rustix::process::geteuid().as_raw()),
         }
     }
 }
@@ -127,7 +132,7 @@ impl Broker {
             reactor: Rc::clone(reactor),
             me: Weak::new(),
             hostname: name.nodename().to_string_lossy().into_owned(),
-            uid: rustix::process::geteuid().as_raw(),
+            uid: config.knobs.owner,
             clients: HashMap::new(),
             by_uuid: HashMap::new(),
             next_client: 1,
