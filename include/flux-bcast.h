@@ -1,12 +1,14 @@
-/* flux-bcast.h - send files to the shells of a running Flux job
+/* flux-bcast.h - send files to the shells of a running Flux job, and fetch them
  *
  * C99 and C++17.  Link with
  *
  *	cc prog.c $(pkg-config --cflags --libs flux-bcast flux-core)
  *
  * A transfer copies files (directories, links, memory, a stream) from this
- * process to each node of a job that has the flux-bcast plugin in its shells.
- * Say what and how in an option object, start, and wait for the future:
+ * process, or from one node, to each node of a job that has the flux-bcast plugin
+ * in its shells; or the files of each node to this process (flux_bcast_gather).
+ * What was put on nodes can be listed and removed.  Say what and how in an option
+ * object, start, and wait for the future:
  *
  *	flux_bcast_opts_t *o = flux_bcast_opts_create ();
  *	flux_bcast_opts_add_path (o, "data.tar", NULL);
@@ -24,8 +26,10 @@
  * the result says for each rank what happened.  FLUX_BCAST_PARTIAL,
  * FLUX_BCAST_APPEND and FLUX_BCAST_IN_PLACE weaken this as described there.
  *
- * Errors.  Functions that return int return -1 on failure, those that return a
- * pointer NULL, both with errno set; output parameters are then untouched.
+ * Errors.  Functions that return a number return -1 on failure, those that return
+ * a pointer NULL, both with errno set; output parameters are then untouched.
+ * flux_bcast_opts_get_error_text says more about options that are refused,
+ * flux_bcast_get_error_text about results.
  * After an internal error of the library every call on that thread fails with
  * ENOTRECOVERABLE.
  *
@@ -103,10 +107,23 @@ FLUX_BCAST_API flux_bcast_opts_t *flux_bcast_opts_create (void);
  */
 FLUX_BCAST_API void flux_bcast_opts_destroy (flux_bcast_opts_t *opts);
 
+/* Says why the last call that failed with this object did: one of the functions
+ * that change it, or one that starts something with it.
+ *
+ * Returns: one line, empty if none has failed yet, that lives until the next
+ *    failure or the end of the object; NULL with EINVAL if opts is NULL.
+ */
+FLUX_BCAST_API const char *flux_bcast_opts_get_error_text (
+    const flux_bcast_opts_t *opts);
+
 /* Adds a file, a directory (with everything in it) or a symbolic link.
  *
  * A link that is named here is followed; links inside a directory are copied as
  * links.  The path is looked up when the transfer starts, not here.
+ *
+ * For what starts on ranks (flux_bcast_opts_set_from, flux_bcast_gather,
+ * flux_bcast_remove) it is a path there: absolute or below the job's temporary
+ * directory.  Only paths are sources there, and only without a name.
  *
  * path: copied; relative to the working directory at the time of the start.
  * name: name of the copy, one component; copied.  NULL: last component of path.
@@ -153,7 +170,21 @@ FLUX_BCAST_API int flux_bcast_opts_add_stream (flux_bcast_opts_t *opts,
                                                int fd,
                                                const char *name);
 
-/* Sets where the copies go on each node.
+/* Takes the sources from the node of a shell rank, not from this process: they
+ * are paths there, and that rank's shell is the root of the tree.  Unless ranks
+ * or hosts are set, the rank itself gets no copies, for it has the files.
+ *
+ * Not with FLUX_BCAST_CHECKSUM or FLUX_BCAST_SEND_LIBS, and only for
+ * flux_bcast_start; a rank that the job does not have is found there.
+ *
+ * rank: at least 0.  -1: this process again.
+ * Returns: 0, or -1 with EINVAL.
+ */
+FLUX_BCAST_API int flux_bcast_opts_set_from (flux_bcast_opts_t *opts,
+                                             int64_t rank);
+
+/* Sets where the copies go on each node.  (For flux_bcast_gather it is something
+ * else; see there.)
  *
  * A relative path is below the job's temporary directory, FLUX_JOB_TMPDIR, and
  * cannot leave it, neither by ".." nor by a symbolic link (EPERM in the result).
@@ -238,6 +269,21 @@ enum flux_bcast_flags {
     /* If the job has not started, the result is EAGAIN; else the transfer waits
      * for its start. */
     FLUX_BCAST_NOWAIT = 512,
+    /* Ranks that have the files already get nothing: those where each copy is
+     * there as a regular file of the same size and digest, whatever the flags
+     * say about files that exist.  The sources are read twice, so there may be
+     * no stream; with anything but regular files among them, all ranks get
+     * everything.  See flux_bcast_get_rank_unchanged. */
+    FLUX_BCAST_CHECKSUM = 1024,
+    /* Data is compressed on its way, where that makes it smaller: for networks
+     * that are slower than a processor compresses. */
+    FLUX_BCAST_COMPRESS = 2048,
+    /* The shared objects of programs among the sources are sent, too, in
+     * directories next to the copies.  They are found as the loader would find
+     * them in this process, without running anything.  See
+     * flux_bcast_opts_set_libs_dir, flux_bcast_opts_set_exclude_libs,
+     * flux_bcast_get_rank_library_path, flux_bcast_get_notes. */
+    FLUX_BCAST_SEND_LIBS = 4096,
 };
 
 /* Sets all flags, in place of earlier ones.
@@ -258,8 +304,28 @@ FLUX_BCAST_API int flux_bcast_opts_set_flags (flux_bcast_opts_t *opts,
 FLUX_BCAST_API int flux_bcast_opts_set_mode (flux_bcast_opts_t *opts,
                                              uint32_t mode);
 
+/* Names the directory of the shared objects of FLUX_BCAST_SEND_LIBS.  Without it
+ * there is one for each program, called as its copy with "_libs" appended.
+ *
+ * dir: one component; copied.  NULL: the default again.
+ * Returns: 0, or -1 with EINVAL (not a name).
+ */
+FLUX_BCAST_API int flux_bcast_opts_set_libs_dir (flux_bcast_opts_t *opts,
+                                                 const char *dir);
+
+/* Says which shared objects FLUX_BCAST_SEND_LIBS leaves out: those below these
+ * directories.
+ *
+ * paths: separated by colons or commas; copied.  Empty: none is left out.  NULL:
+ *    the default again, the system's (/lib, /usr/lib, /lib64, /usr/lib64).
+ * Returns: 0, or -1 with EINVAL (opts is NULL).
+ */
+FLUX_BCAST_API int flux_bcast_opts_set_exclude_libs (flux_bcast_opts_t *opts,
+                                                     const char *paths);
+
 /* Sets the arity of the tree over the target ranks.  Without it the tree
- * follows the overlay network of the brokers.
+ * follows the overlay network of the brokers.  For flux_bcast_gather: how many
+ * ranks send at once (default 16).
  *
  * k: at least 1.  0: the default again.
  * Returns: 0, or -1 with EINVAL.
@@ -349,8 +415,8 @@ FLUX_BCAST_API int flux_bcast_opts_set_timeout (flux_bcast_opts_t *opts,
  *    pending.
  * opts: used during the call only (descriptors and memory are duplicated).
  * Returns: a future that the caller destroys; NULL with EINVAL (a NULL
- *    argument, no sources), ENOSYS (this process has no libflux-core, or too
- *    old a one), EMFILE or ENOMEM.
+ *    argument, no sources, options without a meaning here), ENOSYS (this process
+ *    has no libflux-core, or too old a one), EMFILE or ENOMEM.
  */
 FLUX_BCAST_API flux_future_t *flux_bcast_start (flux_t *h,
                                                 flux_jobid_t id,
@@ -374,10 +440,98 @@ FLUX_BCAST_API flux_future_t *flux_bcast_start_enclosing (
     flux_t *h,
     const flux_bcast_opts_t *opts);
 
+/* Fetches files from ranks: each rank's files into a directory of its own in this
+ * process's file system.  The inverse of flux_bcast_start, with the same kind of
+ * future, the same promises and results.
+ *
+ * flux_bcast_opts_add_path: a file or directory on the ranks, at least one.  Each
+ *    rank must have each of them.
+ * flux_bcast_opts_set_dest: here a directory of this process, which must be set.
+ *    It gets a directory RANK for each rank; or, with the tags {{rank}} and
+ *    {{host}} in it, it is each rank's directory.  The last component of the
+ *    part without tags is made if it is missing, its parents with
+ *    FLUX_BCAST_MKDIR.
+ * Flags: EXCL, TRUNC, MKDIR, SYNC, TIMES, PARTIAL, NOWAIT; others are refused.
+ * Ranks, hosts, mode, fanout, chunk, batch, window and timeout as ever; the
+ * window is shared by the ranks that send at once.
+ *
+ * In the result, the paths of a rank are those of its files in this process's
+ * file system, in the order in which they were added.  The total of
+ * flux_bcast_get_progress is not known before the end; its first number, and
+ * flux_bcast_get_stats, count the bytes of all ranks together.
+ *
+ * Returns: as flux_bcast_start.
+ */
+FLUX_BCAST_API flux_future_t *flux_bcast_gather (flux_t *h,
+                                                 flux_jobid_t id,
+                                                 const flux_bcast_opts_t *opts);
+
+/* The same from the job that h's instance is.
+ *
+ * Returns: as flux_bcast_start_enclosing.
+ */
+FLUX_BCAST_API flux_future_t *flux_bcast_gather_enclosing (
+    flux_t *h,
+    const flux_bcast_opts_t *opts);
+
+/* Lists what this service has put on the nodes of a job and what is still there:
+ * by transfers to it, and at its start.
+ *
+ * The future has one fulfilment, the result: an error unless all ranks that are
+ * asked have answered, in which case those that have can be read all the same.
+ * A second one after flux_future_reset(3) is ENODATA.  All else, such as the two
+ * ways of waiting, is as with flux_bcast_start.  In the result the paths of a
+ * rank are what is there, in the order of their bytes; see
+ * flux_bcast_get_rank_path_kind and the functions next to it.
+ *
+ * opts: ranks, hosts, timeout, FLUX_BCAST_NOWAIT; other flags, sources and a
+ *    destination are refused.  NULL: all ranks.
+ * Returns: as flux_bcast_start.
+ */
+FLUX_BCAST_API flux_future_t *flux_bcast_list (flux_t *h,
+                                               flux_jobid_t id,
+                                               const flux_bcast_opts_t *opts);
+
+/* The same of the job that h's instance is.
+ *
+ * Returns: as flux_bcast_start_enclosing.
+ */
+FLUX_BCAST_API flux_future_t *flux_bcast_list_enclosing (
+    flux_t *h,
+    const flux_bcast_opts_t *opts);
+
+/* Removes what this service has put on the nodes of a job: all of it, or the
+ * paths that are added to opts.  What it did not put there, or was changed since,
+ * is not removed: an error of that rank (ENOENT, EBUSY...), while the rest is
+ * removed.
+ *
+ * The future is as that of flux_bcast_list.  In the result the paths of a rank are
+ * what is gone.  flux_bcast_cancel does not bring it back.
+ *
+ * opts: as for flux_bcast_list, and paths (flux_bcast_opts_add_path).  Not NULL:
+ *    say explicitly, by an object without paths, that everything is meant.
+ * Returns: as flux_bcast_start.
+ */
+FLUX_BCAST_API flux_future_t *flux_bcast_remove (flux_t *h,
+                                                 flux_jobid_t id,
+                                                 const flux_bcast_opts_t *opts);
+
+/* The same for the job that h's instance is.
+ *
+ * Returns: as flux_bcast_start_enclosing.
+ */
+FLUX_BCAST_API flux_future_t *flux_bcast_remove_enclosing (
+    flux_t *h,
+    const flux_bcast_opts_t *opts);
+
 /* Calls a transfer off and keeps the future: the result, ECANCELED, comes when
  * the ranks have answered, or after a few seconds.  Ranks that have published
  * their copies keep them.  Does nothing after the result or before the caller
  * has begun to wait.
+ *
+ * With flux_bcast_opts_set_from, and with futures of flux_bcast_gather,
+ * flux_bcast_list and flux_bcast_remove, the result comes at once: without
+ * waiting for ranks, and so without saying what became of them.
  *
  * reason: words for the result's text; NULL: "cancelled".
  * Returns: 0, or -1 with EINVAL (not a future of this library).
@@ -403,10 +557,19 @@ enum flux_bcast_state {
     FLUX_BCAST_ENDED = 3,    /* there is a result */
 };
 
+/* What something in a list is. */
+enum flux_bcast_kind {
+    FLUX_BCAST_KIND_FILE = 0,
+    FLUX_BCAST_KIND_DIR = 1,
+    FLUX_BCAST_KIND_SYMLINK = 2,
+};
+
 /* What became of a rank. */
 enum flux_bcast_rank_state {
-    FLUX_BCAST_RANK_DONE = 0,      /* it has the copies */
-    FLUX_BCAST_RANK_FAILED = 1,    /* it failed; nothing is changed there */
+    FLUX_BCAST_RANK_DONE = 0,      /* it has the copies (or its files are here;
+                                      it has answered; it has removed all) */
+    FLUX_BCAST_RANK_FAILED = 1,    /* it failed; nothing is changed there (but
+                                      for what flux_bcast_remove has removed) */
     FLUX_BCAST_RANK_CANCELLED = 2, /* it was well, and gave up as others failed
                                       or the transfer was called off */
     FLUX_BCAST_RANK_UNKNOWN = 3,   /* lost while publishing: either way */
@@ -434,11 +597,18 @@ FLUX_BCAST_API int flux_bcast_get_progress (flux_future_t *f,
                                             uint64_t *total);
 
 /* The transfer's random id, 32 hexadecimal digits.  EAGAIN before the caller has
- * begun to wait.
+ * begun to wait, and for lists and removals.
  *
  * Returns: a string that lives as long as the future, or NULL.
  */
 FLUX_BCAST_API const char *flux_bcast_get_transfer_id (flux_future_t *f);
+
+/* What FLUX_BCAST_SEND_LIBS could not find, one line for each; it is no failure.
+ * Known since data flows; empty before, and if there is nothing to say.
+ *
+ * Returns: a string, or NULL.  One that is not empty lives as long as the future.
+ */
+FLUX_BCAST_API const char *flux_bcast_get_notes (flux_future_t *f);
 
 /* Why the transfer is not a success.
  *
@@ -456,8 +626,9 @@ FLUX_BCAST_API int flux_bcast_get_errnum (flux_future_t *f);
  */
 FLUX_BCAST_API const char *flux_bcast_get_error_text (flux_future_t *f);
 
-/* Bytes of the copies on one rank (sum of sizes), and the time from the start
- * to the last rank's answer.
+/* Bytes of the copies on one rank (sum of sizes; for flux_bcast_gather and
+ * flux_bcast_list on all of them), and the time from the start to the last rank's
+ * answer.
  *
  * bytes, seconds: may be NULL.
  * Returns: 0, or -1.
@@ -491,13 +662,43 @@ FLUX_BCAST_API int flux_bcast_get_rank_state (flux_future_t *f, int index);
 FLUX_BCAST_API int flux_bcast_get_rank_errnum (flux_future_t *f, int index);
 
 /* Returns: one line that says what failed on that rank, with the path (a string
- * that lives as long as the future; empty if nothing did), or NULL.
+ * that lives as long as the future; empty if nothing did), or NULL.  After
+ * flux_bcast_remove a line for each path, separated by newlines.
  */
 FLUX_BCAST_API const char *flux_bcast_get_rank_error_text (flux_future_t *f,
                                                            int index);
 
-/* Returns: how many copies that rank has: one for each source if it is done,
- * else 0; or -1.
+/* Tells whether FLUX_BCAST_CHECKSUM has left the rank out, as it had the files.
+ * Its state is then FLUX_BCAST_RANK_DONE and its paths say where they are.
+ *
+ * Returns: 1 if so, 0 if not, or -1.
+ */
+FLUX_BCAST_API int flux_bcast_get_rank_unchanged (flux_future_t *f, int index);
+
+/* Bytes of the copies on that rank (of what was fetched from it, of what is
+ * listed), and the time from the opening of the transfer there to the publication
+ * of the copies (0 for lists and removals).
+ *
+ * bytes, seconds: may be NULL.
+ * Returns: 0, or -1.
+ */
+FLUX_BCAST_API int flux_bcast_get_rank_stats (flux_future_t *f,
+                                              int index,
+                                              uint64_t *bytes,
+                                              double *seconds);
+
+/* What to set LD_LIBRARY_PATH to (or to put before what it is) for programs whose
+ * shared objects FLUX_BCAST_SEND_LIBS has sent to that rank.
+ *
+ * Returns: directories separated by colons (a string that lives as long as the
+ *    future; empty if there are none), or NULL.
+ */
+FLUX_BCAST_API const char *flux_bcast_get_rank_library_path (flux_future_t *f,
+                                                             int index);
+
+/* Returns: how many copies that rank has: one for each source if it is done
+ * (and, behind them, the directories of FLUX_BCAST_SEND_LIBS), else 0; how many
+ * things are listed there, or removed; or -1.
  */
 FLUX_BCAST_API int flux_bcast_get_rank_path_count (flux_future_t *f,
                                                    int index);
@@ -511,6 +712,37 @@ FLUX_BCAST_API int flux_bcast_get_rank_path_count (flux_future_t *f,
 FLUX_BCAST_API const char *flux_bcast_get_rank_path (flux_future_t *f,
                                                      int index,
                                                      int source);
+
+/* Size of a copy; for a directory, of all files in it.
+ *
+ * Returns: bytes, or -1; EINVAL if there is no such copy, or it is removed.
+ */
+FLUX_BCAST_API int64_t flux_bcast_get_rank_path_size (flux_future_t *f,
+                                                      int index,
+                                                      int source);
+
+/* More about what flux_bcast_list has found.  EINVAL for other futures, and if
+ * there is nothing of that index.
+ *
+ * Returns: an enum flux_bcast_kind, or -1.
+ */
+FLUX_BCAST_API int flux_bcast_get_rank_path_kind (flux_future_t *f,
+                                                  int index,
+                                                  int source);
+
+/* Returns: how many files, directories and links there are in a directory (0 for
+ * what is none), or -1.
+ */
+FLUX_BCAST_API int64_t flux_bcast_get_rank_path_entries (flux_future_t *f,
+                                                         int index,
+                                                         int source);
+
+/* Returns: the BLAKE3 digest of a regular file, 64 hexadecimal digits (a string
+ * that lives as long as the future; empty for anything else), or NULL.
+ */
+FLUX_BCAST_API const char *flux_bcast_get_rank_path_digest (flux_future_t *f,
+                                                            int index,
+                                                            int source);
 
 #ifdef __cplusplus
 }

@@ -152,13 +152,14 @@ fn its_numbers_are_those_of_the_library() {
             continue;
         };
         let number = number.split(',').next().unwrap();
-        if options.contains(&format!("const {name}: i32 = {number};")) {
+        if options.contains(&format!(" const {name}: i32 = {number};")) {
             seen += 1;
         } else {
             let states = ["src/capi/transfer.rs", "src/capi/report.rs"]
                 .map(|file| std::fs::read_to_string(Path::new(TOP).join(file)).unwrap())
                 .concat();
-            let word = name.strip_prefix("RANK_").unwrap_or(name).to_lowercase();
+            let word = name.trim_start_matches("RANK_").trim_start_matches("KIND_");
+            let word = word.to_lowercase();
             let variant = word[..1].to_uppercase() + &word[1..];
             assert!(
                 states.contains(&format!("    {variant} = {number},")),
@@ -167,5 +168,5 @@ fn its_numbers_are_those_of_the_library() {
             seen += 1;
         }
     }
-    assert_eq!(seen, 18);
+    assert_eq!(seen, 24);
 }

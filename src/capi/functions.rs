@@ -14,6 +14,8 @@ use crate::flux::guard;
 use crate::flux::guard::guard;
 use crate::flux::promise;
 
+use super::report::Copy;
+use super::report::Listed;
 use super::report::Rank;
 use super::report::Report;
 use super::transfer::Final;
@@ -187,6 +189,17 @@ pub unsafe extern "C" fn flux_bcast_get_transfer_id(f: *mut flux_future_t) -> *c
 /// `f` is NULL or a future.
 #[unsafe(no_mangle)]
 #[allow(unreachable_pub, reason = "exported to C by name")]
+pub unsafe extern "C" fn flux_bcast_get_notes(f: *mut flux_future_t) -> *const c_char {
+    // SAFETY: as the caller vouches; the notes live as long as the future.
+    guard(|| unsafe { transfer(f) }.map(|transfer| transfer.notes().as_ptr()))
+}
+
+/// See `include/flux-bcast.h`.
+///
+/// # Safety
+/// `f` is NULL or a future.
+#[unsafe(no_mangle)]
+#[allow(unreachable_pub, reason = "exported to C by name")]
 pub unsafe extern "C" fn flux_bcast_get_errnum(f: *mut flux_future_t) -> c_int {
     let read = |report: &Report| Ok(report.errno.map_or(0, Errno::raw));
     // SAFETY: as the caller vouches.
@@ -273,21 +286,69 @@ rank_getters! {
     flux_bcast_get_rank_state -> c_int = |rank| Ok(rank.state as c_int);
     flux_bcast_get_rank_errnum -> c_int = |rank| Ok(rank.errnum);
     flux_bcast_get_rank_error_text -> *const c_char = |rank| Ok(rank.text.as_ptr());
-    flux_bcast_get_rank_path_count -> c_int = |rank| count(rank.paths.len());
+    flux_bcast_get_rank_unchanged -> c_int = |rank| Ok(rank.unchanged.into());
+    flux_bcast_get_rank_library_path -> *const c_char = |rank| Ok(rank.library_path.as_ptr());
+    flux_bcast_get_rank_path_count -> c_int = |rank| count(rank.copies.len());
 }
 
 /// See `include/flux-bcast.h`.
 ///
 /// # Safety
-/// `f` is NULL or a future.
+/// `f` is NULL or a future, the places are NULL or may be written to.
 #[unsafe(no_mangle)]
 #[allow(unreachable_pub, reason = "exported to C by name")]
-pub unsafe extern "C" fn flux_bcast_get_rank_path(
+pub unsafe extern "C" fn flux_bcast_get_rank_stats(
     f: *mut flux_future_t,
     index: c_int,
-    source: c_int,
-) -> *const c_char {
-    let read = |rank: &Rank| item(&rank.paths, source).map(|path| path.as_ptr());
-    // SAFETY: as the caller vouches.
-    guard(|| unsafe { of_rank(f, index, read) })
+    bytes: *mut u64,
+    seconds: *mut f64,
+) -> c_int {
+    guard(|| {
+        let read = |rank: &Rank| Ok((rank.bytes(), rank.seconds));
+        // SAFETY: as the caller vouches.
+        let stats = unsafe { of_rank(f, index, read) }?;
+        // SAFETY: as the caller vouches.
+        unsafe { put(bytes, stats.0) };
+        // SAFETY: as the caller vouches.
+        unsafe { put(seconds, stats.1) };
+        Ok::<_, Errno>(0)
+    })
+}
+
+/// Defines functions that read one thing of a copy.
+macro_rules! copy_getters {
+    ($($function:ident -> $type:ty = $read:expr;)*) => {$(
+        /// See `include/flux-bcast.h`.
+        ///
+        /// # Safety
+        /// `f` is NULL or a future.
+        #[unsafe(no_mangle)]
+        #[allow(unreachable_pub, reason = "exported to C by name")]
+        pub unsafe extern "C" fn $function(
+            f: *mut flux_future_t,
+            index: c_int,
+            source: c_int,
+        ) -> $type {
+            let read: fn(&Copy) -> Result<$type, Errno> = $read;
+            let of_copy = |rank: &Rank| read(item(&rank.copies, source)?);
+            // SAFETY: as the caller vouches.
+            guard(|| unsafe { of_rank(f, index, of_copy) })
+        }
+    )*};
+}
+
+copy_getters! {
+    flux_bcast_get_rank_path -> *const c_char = |copy| Ok(copy.path.as_ptr());
+    flux_bcast_get_rank_path_size -> i64 = |copy| {
+        let bytes = copy.bytes.ok_or(Errno::EINVAL)?;
+        i64::try_from(bytes).map_err(|_| Errno::EOVERFLOW)
+    };
+    flux_bcast_get_rank_path_kind -> c_int = |copy| Ok(listed(copy)?.kind as c_int);
+    flux_bcast_get_rank_path_entries -> i64 = |copy| Ok(listed(copy)?.entries);
+    flux_bcast_get_rank_path_digest -> *const c_char = |copy| Ok(listed(copy)?.digest.as_ptr());
+}
+
+/// Only a list knows so much of a copy.
+fn listed(copy: &Copy) -> Result<&Listed, Errno> {
+    copy.listed.as_ref().ok_or(Errno::EINVAL)
 }

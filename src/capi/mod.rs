@@ -2,9 +2,10 @@
 //! library.
 //!
 //! The header is the contract: what the functions promise is written there.
-//! Here is only how: [`options`] and [`report`] are plain Rust, [`transfer`]
-//! turns the events of a [`crate::client`] into fulfilments of a future, and
-//! the rest are the C functions. Each of those is one call of
+//! Here is only how. [`options`], [`request`] and [`report`] are plain Rust: what
+//! the caller has said, what that asks of a [`crate::client`], and what came of
+//! it. [`transfer`] turns the events of the client into fulfilments of a future.
+//! The rest are the C functions, each of which is one call of
 //! [`crate::flux::guard`].
 //!
 //! Who owns what:
@@ -20,5 +21,6 @@ mod functions;
 mod options;
 mod opts;
 mod report;
+mod request;
 mod start;
 mod transfer;

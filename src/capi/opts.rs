@@ -5,7 +5,9 @@ use std::ffi::c_int;
 use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
 
+use crate::bcast::name::RawName;
 use crate::errno::Errno;
+use crate::flux::error::Result;
 use crate::flux::guard::destructor;
 use crate::flux::guard::guard;
 use crate::flux::guard::guard_ok;
@@ -13,6 +15,7 @@ use crate::flux::guard::guard_ok;
 use super::functions::name;
 use super::functions::text;
 use super::options::Options;
+use super::options::refuse;
 
 /// The option object behind a pointer of the caller.
 ///
@@ -22,9 +25,9 @@ use super::options::Options;
 /// # Safety
 /// `opts` is NULL or came from [`flux_bcast_opts_create`], and is not changed
 /// or destroyed for `'a`.
-pub(super) unsafe fn borrow<'a>(opts: *const Options) -> Result<&'a Options, Errno> {
+pub(super) unsafe fn borrow<'a>(opts: *const Options) -> Result<&'a Options> {
     // SAFETY: as the caller vouches.
-    unsafe { opts.as_ref() }.ok_or(Errno::EINVAL)
+    Ok(unsafe { opts.as_ref() }.ok_or(Errno::EINVAL)?)
 }
 
 /// Calls a setter on the option object behind a pointer; 0 or the error.
@@ -32,14 +35,12 @@ pub(super) unsafe fn borrow<'a>(opts: *const Options) -> Result<&'a Options, Err
 /// # Safety
 /// `opts` is NULL or came from [`flux_bcast_opts_create`], and is used by
 /// nobody else.
-unsafe fn change(
-    opts: *mut Options,
-    set: impl FnOnce(&mut Options) -> Result<(), Errno>,
-) -> c_int {
+unsafe fn change(opts: *mut Options, set: impl FnOnce(&mut Options) -> Result<()>) -> c_int {
     guard(|| {
         // SAFETY: as the caller vouches.
         let opts = unsafe { opts.as_mut() }.ok_or(Errno::EINVAL)?;
-        set(opts).map(|()| 0)
+        let done = set(opts);
+        opts.note(done).map(|()| 0)
     })
 }
 
@@ -47,13 +48,22 @@ unsafe fn change(
 ///
 /// # Safety
 /// An open one is not closed for `'a`.
-unsafe fn descriptor<'a>(fd: c_int) -> Result<BorrowedFd<'a>, Errno> {
+unsafe fn descriptor<'a>(fd: c_int) -> Result<BorrowedFd<'a>> {
     if fd < 0 {
-        return Err(Errno::EBADF);
+        return Err(Errno::EBADF.into());
     }
     // SAFETY: not -1, and the caller vouches for the rest. One that is not
     // open is found out when it is duplicated.
     Ok(unsafe { BorrowedFd::borrow_raw(fd) })
+}
+
+/// A path or name that the caller must give.
+///
+/// # Safety
+/// `ptr` is NULL or a C string.
+unsafe fn needed(ptr: *const c_char) -> Result<RawName> {
+    // SAFETY: as the caller vouches.
+    unsafe { name(ptr) }.ok_or_else(|| refuse("a path or a name is NULL"))
 }
 
 /// See `include/flux-bcast.h`.
@@ -92,7 +102,7 @@ pub unsafe extern "C" fn flux_bcast_opts_add_path(
 ) -> c_int {
     let set = |opts: &mut Options| {
         // SAFETY: as the caller vouches.
-        let path = unsafe { name(path) }.ok_or(Errno::EINVAL)?;
+        let path = unsafe { needed(path) }?;
         // SAFETY: as the caller vouches.
         opts.add_path(path, unsafe { name(copy_name) })
     };
@@ -113,7 +123,7 @@ pub unsafe extern "C" fn flux_bcast_opts_add_fd(
 ) -> c_int {
     let set = |opts: &mut Options| {
         // SAFETY: as the caller vouches.
-        let name = unsafe { name(copy_name) }.ok_or(Errno::EINVAL)?;
+        let name = unsafe { needed(copy_name) }?;
         // SAFETY: nothing closes it during the call.
         opts.add_fd(unsafe { descriptor(fd) }?, name)
     };
@@ -136,12 +146,12 @@ pub unsafe extern "C" fn flux_bcast_opts_add_memory(
 ) -> c_int {
     let set = |opts: &mut Options| {
         // SAFETY: as the caller vouches.
-        let name = unsafe { name(copy_name) }.ok_or(Errno::EINVAL)?;
+        let name = unsafe { needed(copy_name) }?;
         if size == 0 {
             return opts.add_memory(&[], name);
         }
         if data.is_null() || isize::try_from(size).is_err() {
-            return Err(Errno::EINVAL);
+            return Err(Errno::EINVAL.into());
         }
         // SAFETY: not NULL, not too long, and the caller vouches for the rest.
         let data = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), size) };
@@ -164,7 +174,7 @@ pub unsafe extern "C" fn flux_bcast_opts_add_stream(
 ) -> c_int {
     let set = |opts: &mut Options| {
         // SAFETY: as the caller vouches.
-        let name = unsafe { name(copy_name) }.ok_or(Errno::EINVAL)?;
+        let name = unsafe { needed(copy_name) }?;
         // SAFETY: nothing closes it during the call.
         opts.add_stream(unsafe { descriptor(fd) }?, name)
     };
@@ -172,20 +182,31 @@ pub unsafe extern "C" fn flux_bcast_opts_add_stream(
     unsafe { change(opts, set) }
 }
 
-/// See `include/flux-bcast.h`.
-///
-/// # Safety
-/// `opts` is NULL or an option object, the path NULL or a C string.
-#[unsafe(no_mangle)]
-#[allow(unreachable_pub, reason = "exported to C by name")]
-pub unsafe extern "C" fn flux_bcast_opts_set_dest(
-    opts: *mut Options,
-    path: *const c_char,
-) -> c_int {
-    // SAFETY: as the caller vouches.
-    let set = |opts: &mut Options| opts.set_dest(unsafe { name(path) });
-    // SAFETY: as the caller vouches.
-    unsafe { change(opts, set) }
+/// Defines setters of a path or name, which NULL takes back.
+macro_rules! name_setters {
+    ($($function:ident => $method:ident;)*) => {$(
+        /// See `include/flux-bcast.h`.
+        ///
+        /// # Safety
+        /// `opts` is NULL or an option object, the name NULL or a C string.
+        #[unsafe(no_mangle)]
+        #[allow(unreachable_pub, reason = "exported to C by name")]
+        pub unsafe extern "C" fn $function(
+            opts: *mut Options,
+            value: *const c_char,
+        ) -> c_int {
+            // SAFETY: as the caller vouches.
+            let set = |opts: &mut Options| opts.$method(unsafe { name(value) });
+            // SAFETY: as the caller vouches.
+            unsafe { change(opts, set) }
+        }
+    )*};
+}
+
+name_setters! {
+    flux_bcast_opts_set_dest => set_dest;
+    flux_bcast_opts_set_libs_dir => set_libs_dir;
+    flux_bcast_opts_set_exclude_libs => set_exclude_libs;
 }
 
 /// Defines setters of a text, which NULL takes back.
@@ -233,6 +254,7 @@ macro_rules! number_setters {
 }
 
 number_setters! {
+    flux_bcast_opts_set_from(i64) => set_from;
     flux_bcast_opts_set_flags(c_int) => set_flags;
     flux_bcast_opts_set_mode(u32) => set_mode;
     flux_bcast_opts_set_fanout(u32) => set_fanout;
@@ -240,4 +262,15 @@ number_setters! {
     flux_bcast_opts_set_batch(u32) => set_batch;
     flux_bcast_opts_set_window(u64) => set_window;
     flux_bcast_opts_set_timeout(f64) => set_timeout;
+}
+
+/// See `include/flux-bcast.h`.
+///
+/// # Safety
+/// `opts` is NULL or an option object.
+#[unsafe(no_mangle)]
+#[allow(unreachable_pub, reason = "exported to C by name")]
+pub unsafe extern "C" fn flux_bcast_opts_get_error_text(opts: *const Options) -> *const c_char {
+    // SAFETY: as the caller vouches.
+    guard(|| unsafe { borrow(opts) }.map(Options::error))
 }

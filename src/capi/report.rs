@@ -1,13 +1,21 @@
-//! The result of a transfer, as strings and numbers for C.
+//! The result of what was asked for, as strings and numbers for C.
 
 use std::ffi::CString;
+use std::time::Duration;
 
+use crate::bcast::item::EntryKind;
+use crate::bcast::name::RawName;
 use crate::bcast::report;
 use crate::bcast::report::Failure;
 use crate::bcast::report::Outcome;
+use crate::bcast::report::Placed;
 use crate::bcast::report::RankResult;
 use crate::client::Summary;
+use crate::client::query::Answers;
 use crate::errno::Errno;
+use crate::transfer::ask;
+use crate::transfer::ask::Listing;
+use crate::transfer::ask::Removed;
 
 use super::options::c_text;
 
@@ -20,6 +28,32 @@ pub(super) enum RankState {
     Unknown = 3,
 }
 
+/// What a copy is, by the numbers of the header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    File = 0,
+    Dir = 1,
+    Symlink = 2,
+}
+
+/// What a list says of a copy.
+#[derive(Debug)]
+pub(super) struct Listed {
+    pub(super) kind: Kind,
+    /// Empty for what is no regular file.
+    pub(super) digest: CString,
+    pub(super) entries: i64,
+}
+
+/// One copy, or what has been one.
+#[derive(Debug)]
+pub(super) struct Copy {
+    pub(super) path: CString,
+    /// `None` for what was removed.
+    pub(super) bytes: Option<u64>,
+    pub(super) listed: Option<Listed>,
+}
+
 /// One target rank.
 #[derive(Debug)]
 pub(super) struct Rank {
@@ -29,7 +63,12 @@ pub(super) struct Rank {
     /// 0 if nothing failed.
     pub(super) errnum: i32,
     pub(super) text: CString,
-    pub(super) paths: Vec<CString>,
+    pub(super) copies: Vec<Copy>,
+    pub(super) seconds: f64,
+    /// It had the files, and got nothing.
+    pub(super) unchanged: bool,
+    /// Directories of shared objects, separated by colons.
+    pub(super) library_path: CString,
 }
 
 /// See the module's documentation. Never changed once it is made: C holds
@@ -46,27 +85,103 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn new(mut summary: Summary) -> Self {
+    /// Of files that were sent to ranks.
+    pub(super) fn sent(mut summary: Summary) -> Self {
         summary.results.sort_by_key(|result| result.rank);
         let lines = lines(&summary);
         let ranks: Vec<Rank> = summary
             .results
             .iter()
-            .map(|result| rank(result, &summary.hosts))
+            .map(|result| rank(result, &summary))
             .collect();
-        let copied = summary
-            .results
-            .iter()
-            .find_map(|result| match &result.outcome {
-                Outcome::Done(copies) => Some(copies.iter().map(|copy| copy.bytes).sum()),
-                _ => None,
-            });
+        let first = ranks.iter().find(|rank| rank.state == RankState::Done);
         Self {
             errno: (!summary.is_complete()).then(|| errno(&summary)),
             text: c_text(&lines.join("\n")),
-            ranks,
-            bytes: copied.unwrap_or(summary.bytes),
+            bytes: first.map_or(summary.bytes, Rank::bytes),
             seconds: summary.elapsed.as_secs_f64(),
+            ranks,
+        }
+    }
+
+    /// Of files that were fetched: each rank's are different ones.
+    pub(super) fn gathered(summary: Summary) -> Self {
+        let report = Self::sent(summary);
+        Self {
+            bytes: report.ranks.iter().map(Rank::bytes).sum(),
+            ..report
+        }
+    }
+
+    /// What the service has put on nodes.
+    pub(super) fn listed(answers: Answers<Listing>, elapsed: Duration) -> Self {
+        Self::answered(answers, elapsed, |listing| {
+            (listing.copies.iter().map(listed).collect(), Vec::new())
+        })
+    }
+
+    /// What was removed of that.
+    pub(super) fn removed(answers: Answers<Removed>, elapsed: Duration) -> Self {
+        let gone = |path: &RawName| Copy {
+            path: c_name(path),
+            bytes: None,
+            listed: None,
+        };
+        Self::answered(answers, elapsed, |removed| {
+            (
+                removed.gone.iter().map(gone).collect(),
+                removed.failed.clone(),
+            )
+        })
+    }
+
+    fn answered<T>(
+        answers: Answers<T>,
+        elapsed: Duration,
+        read: impl Fn(&T) -> (Vec<Copy>, Vec<Failure>),
+    ) -> Self {
+        let (mut ranks, mut failed) = (Vec::new(), Vec::new());
+        for (&rank, answer) in &answers.ranks {
+            let (copies, failures) = match answer {
+                Ok(answer) => read(answer),
+                Err(failure) => (Vec::new(), vec![failure.clone()]),
+            };
+            let text: Vec<String> = failures.iter().map(Failure::full_text).collect();
+            ranks.push(Rank {
+                rank,
+                host: host(rank, &answers.hosts),
+                state: match failures.first() {
+                    None => RankState::Done,
+                    Some(_) => RankState::Failed,
+                },
+                errnum: failures
+                    .first()
+                    .map_or(0, |failure| Errno::or_eio(failure.errno).raw()),
+                text: c_text(&text.join("\n")),
+                copies,
+                seconds: 0.0,
+                unchanged: false,
+                library_path: CString::default(),
+            });
+            failed.extend(failures.into_iter().map(|failure| RankResult {
+                rank,
+                outcome: Outcome::Failed(failure),
+            }));
+        }
+        let mut lines = folded(&failed, &answers.hosts);
+        if let Some(why) = &answers.why {
+            lines.insert(0, why.to_string());
+        }
+        let first = answers
+            .why
+            .as_ref()
+            .or_else(|| failed.iter().find_map(RankResult::failure));
+        Self {
+            errno: first.map(|failure| Errno::or_eio(failure.errno)),
+            text: c_text(&lines.join("\n")),
+            bytes: ranks.iter().map(Rank::bytes).sum(),
+            seconds: elapsed.as_secs_f64(),
+            ranks,
         }
     }
 
@@ -87,6 +202,13 @@ impl Report {
     }
 }
 
+impl Rank {
+    /// Of all its copies.
+    pub(super) fn bytes(&self) -> u64 {
+        self.copies.iter().filter_map(|copy| copy.bytes).sum()
+    }
+}
+
 /// Why it is not a success: what called it off, or what failed first.
 fn errno(summary: &Summary) -> Errno {
     let failure = summary
@@ -101,16 +223,7 @@ fn lines(summary: &Summary) -> Vec<String> {
     if summary.is_complete() {
         return Vec::new();
     }
-    let mut lines: Vec<String> = report::fold(&summary.results)
-        .iter()
-        .map(|fold| {
-            format!(
-                "{}: {}",
-                report::who(&fold.ranks, &summary.hosts),
-                fold.text
-            )
-        })
-        .collect();
+    let mut lines = folded(&summary.results, &summary.hosts);
     match &summary.why {
         Some(why) if why.rank.is_none() || lines.is_empty() => lines.insert(0, why.to_string()),
         None if lines.is_empty() => lines.push("the transfer was called off".into()),
@@ -119,7 +232,15 @@ fn lines(summary: &Summary) -> Vec<String> {
     lines
 }
 
-fn rank(result: &RankResult, hosts: &[String]) -> Rank {
+/// Failures of ranks, equal ones in one line.
+fn folded(results: &[RankResult], hosts: &[String]) -> Vec<String> {
+    report::fold(results)
+        .iter()
+        .map(|fold| format!("{}: {}", report::who(&fold.ranks, hosts), fold.text))
+        .collect()
+}
+
+fn rank(result: &RankResult, summary: &Summary) -> Rank {
     let (state, copies) = match &result.outcome {
         Outcome::Done(copies) => (RankState::Done, copies.as_slice()),
         Outcome::Failed(_) => (RankState::Failed, &[][..]),
@@ -127,27 +248,62 @@ fn rank(result: &RankResult, hosts: &[String]) -> Rank {
         Outcome::Unknown(_) => (RankState::Unknown, &[][..]),
     };
     let failure = result.failure();
+    let micros = copies.iter().map(|copy| copy.micros).max();
+    let libs = copies.len().saturating_sub(summary.libs);
+    let libs: Vec<&[u8]> = copies[libs..]
+        .iter()
+        .map(|copy| copy.path.as_bytes())
+        .collect();
     Rank {
         rank: result.rank,
-        host: c_text(hosts.get(result.rank as usize).map_or("", String::as_str)),
+        host: host(result.rank, &summary.hosts),
         state,
         errnum: failure.map_or(0, |failure| Errno::or_eio(failure.errno).raw()),
         text: failure.map_or_else(CString::default, |failure| c_text(&failure.full_text())),
-        paths: copies
-            .iter()
-            .map(|copy| CString::new(copy.path.as_bytes()).unwrap_or_default())
-            .collect(),
+        copies: copies.iter().map(placed).collect(),
+        seconds: micros.unwrap_or(0) as f64 / 1e6,
+        unchanged: summary.unchanged.contains(result.rank),
+        library_path: c_name(&RawName::new(libs.join(&b':'))),
     }
+}
+
+fn placed(copy: &Placed) -> Copy {
+    Copy {
+        path: c_name(&copy.path),
+        bytes: Some(copy.bytes),
+        listed: None,
+    }
+}
+
+fn listed(copy: &ask::Listed) -> Copy {
+    Copy {
+        path: c_name(&copy.path),
+        bytes: Some(copy.bytes),
+        listed: Some(Listed {
+            kind: match copy.kind {
+                EntryKind::File | EntryKind::Hardlink => Kind::File,
+                EntryKind::Dir => Kind::Dir,
+                EntryKind::Symlink => Kind::Symlink,
+            },
+            digest: c_text(copy.digest.as_deref().unwrap_or_default()),
+            entries: i64::try_from(copy.entries).unwrap_or(i64::MAX),
+        }),
+    }
+}
+
+fn host(rank: u32, hosts: &[String]) -> CString {
+    c_text(hosts.get(rank as usize).map_or("", String::as_str))
+}
+
+/// A path for C; there is no NUL in one.
+fn c_name(name: &RawName) -> CString {
+    CString::new(name.as_bytes()).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::bcast::id::TransferId;
-    use crate::bcast::name::RawName;
-    use crate::bcast::report::Placed;
 
     fn summary(results: Vec<RankResult>, why: Option<Failure>) -> Summary {
         Summary {
@@ -188,7 +344,7 @@ mod tests {
             done(2, &[b"/t/\xff", b"/t/b"]),
             done(0, &[b"/s/a", b"/s/b"]),
         ];
-        let report = Report::new(summary(results, None));
+        let report = Report::sent(summary(results, None));
         assert_eq!((report.errno, report.text.as_bytes()), (None, &b""[..]));
         assert_eq!((report.bytes, report.seconds), (6, 1.5));
         let ranks: Vec<u32> = report.ranks.iter().map(|rank| rank.rank).collect();
@@ -196,7 +352,7 @@ mod tests {
         let last = &report.ranks[1];
         assert_eq!(last.host.as_bytes(), b"n2");
         assert_eq!((last.state, last.errnum), (RankState::Done, 0));
-        assert_eq!(last.paths[0].as_bytes(), b"/t/\xff");
+        assert_eq!(last.copies[0].path.as_bytes(), b"/t/\xff");
     }
 
     #[test]
@@ -211,7 +367,7 @@ mod tests {
                 outcome: Outcome::Cancelled,
             },
         ];
-        let report = Report::new(summary(results, Some(why)));
+        let report = Report::sent(summary(results, Some(why)));
         assert_eq!(report.errno, Some(Errno::ENOSPC));
         let text = report.text.to_str().unwrap();
         let wanted = "rank 1 (n1): open /x: there\nranks 2-3 (n[2-3]): write /x: full";
@@ -225,7 +381,7 @@ mod tests {
     #[test]
     fn a_failure_of_this_side_comes_first() {
         let why = Failure::client(libc::ENOENT, "read nothing");
-        let report = Report::new(summary(Vec::new(), Some(why)));
+        let report = Report::sent(summary(Vec::new(), Some(why)));
         assert_eq!(report.errno, Some(Errno::ENOENT));
         assert_eq!(report.text.as_bytes(), b"read nothing");
         assert!(report.ranks.is_empty());
@@ -234,8 +390,73 @@ mod tests {
     #[test]
     fn healthy_ranks_do_not_make_a_success() {
         let results = vec![done(0, &[b"/a"]), failed(1, libc::EROFS, "read-only")];
-        let report = Report::new(summary(results, None));
+        let report = Report::sent(summary(results, None));
         assert_eq!(report.errno, Some(Errno::EROFS));
         assert_eq!(report.ranks[0].state, RankState::Done);
+    }
+
+    #[test]
+    fn the_last_copies_are_the_library_path() {
+        let summary = Summary {
+            libs: 2,
+            unchanged: crate::idset::IdSet::from_iter([1]),
+            ..summary(
+                vec![done(0, &[b"/p", b"/a\xff", b"/b"]), done(1, &[])],
+                None,
+            )
+        };
+        let report = Report::sent(summary);
+        assert_eq!(report.ranks[0].library_path.as_bytes(), b"/a\xff:/b");
+        assert_eq!(report.ranks[1].library_path.as_bytes(), b"");
+        let unchanged: Vec<bool> = report.ranks.iter().map(|rank| rank.unchanged).collect();
+        assert_eq!(unchanged, [false, true]);
+    }
+
+    #[test]
+    fn what_is_gathered_adds_up() {
+        let results = vec![done(0, &[b"/a"]), done(1, &[b"/b", b"/c"])];
+        assert_eq!(Report::gathered(summary(results, None)).bytes, 9);
+    }
+
+    #[test]
+    fn a_removal_can_fail_in_part() {
+        let removed = Removed {
+            gone: vec!["/x".into()],
+            failed: vec![
+                Failure::on(1, libc::ENOENT, "/y: none"),
+                Failure::on(1, libc::EBUSY, "/z: changed"),
+            ],
+        };
+        let none = Removed {
+            gone: vec![],
+            failed: vec![],
+        };
+        let answers = Answers {
+            ranks: [(0, Ok(none)), (1, Ok(removed))].into(),
+            why: None,
+            hosts: vec!["n0".into(), "n1".into()],
+        };
+        let report = Report::removed(answers, Duration::from_secs(1));
+        assert_eq!(report.errno, Some(Errno::ENOENT));
+        assert_eq!(report.ranks[0].state, RankState::Done);
+        let rank = &report.ranks[1];
+        assert_eq!((rank.state, rank.errnum), (RankState::Failed, libc::ENOENT));
+        assert_eq!(rank.text.as_bytes(), b"/y: none\n/z: changed");
+        assert_eq!(rank.copies[0].path.as_bytes(), b"/x");
+        let text = report.text.to_str().unwrap();
+        assert_eq!(text, "rank 1 (n1): /y: none\nrank 1 (n1): /z: changed");
+    }
+
+    #[test]
+    fn a_list_without_answers_says_why() {
+        let answers = Answers {
+            ranks: std::collections::BTreeMap::new(),
+            why: Some(Failure::client(libc::ENOENT, "no job")),
+            hosts: vec![],
+        };
+        let report = Report::listed(answers, Duration::ZERO);
+        assert_eq!(report.errno, Some(Errno::ENOENT));
+        assert_eq!(report.text.as_bytes(), b"no job");
+        assert!(report.ranks.is_empty());
     }
 }

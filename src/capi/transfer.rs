@@ -1,5 +1,5 @@
-//! One transfer of a C caller: from the events of a client to the fulfilments
-//! of a future.
+//! One transfer (or list, or removal) of a C caller: from the events of a client
+//! to the fulfilments of a future.
 //!
 //! Of the fulfilments at most one with progress is unread; after it comes one
 //! with the result, and then ENODATA for good. What a fulfilment is follows
@@ -8,16 +8,24 @@
 use std::cell::Cell;
 use std::cell::OnceCell;
 use std::cell::RefCell;
+use std::ffi::CStr;
 use std::ffi::CString;
 use std::rc::Rc;
 use std::rc::Weak;
+use std::time::Duration;
+use std::time::Instant;
 
 use crate::bcast::report::Failure;
 use crate::client::Client;
 use crate::client::ClientEvent;
-use crate::client::Running as _;
-use crate::client::Send;
+use crate::client::Running;
 use crate::client::Summary;
+use crate::client::gather::Gathering;
+use crate::client::query::Answers;
+use crate::client::query::Query;
+use crate::client::query::QueryEvent;
+use crate::client::query::Question;
+use crate::client::remote::Remote;
 use crate::errno::Errno;
 use crate::ffi::host;
 use crate::flux::error::Error;
@@ -30,6 +38,7 @@ use crate::flux::promise::Fulfiller;
 
 use super::options::c_text;
 use super::report::Report;
+use super::request::Request;
 
 thread_local! {
     /// Whoever waits on this thread.
@@ -55,31 +64,33 @@ pub(super) enum State {
 /// lasting count.
 pub(super) struct Transfer {
     /// Before the connection: calling off needs it.
-    client: RefCell<Option<Client>>,
+    running: RefCell<Option<Box<dyn Running>>>,
     /// To the instance of the enclosing job.
     connection: RefCell<Option<Connection>>,
-    nowait: bool,
+    started: Instant,
     state: Cell<State>,
     done: Cell<u64>,
     total: Cell<Option<u64>>,
     targets: Cell<Option<usize>>,
     id: OnceCell<CString>,
+    notes: OnceCell<CString>,
     report: OnceCell<Report>,
     /// The future has got an error for good.
     refused: Cell<bool>,
 }
 
 impl Transfer {
-    pub(super) fn new(nowait: bool) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            client: RefCell::default(),
+            running: RefCell::default(),
             connection: RefCell::default(),
-            nowait,
+            started: Instant::now(),
             state: Cell::new(State::Starting),
             done: Cell::new(0),
             total: Cell::new(None),
             targets: Cell::new(None),
             id: OnceCell::new(),
+            notes: OnceCell::new(),
             report: OnceCell::new(),
             refused: Cell::new(false),
         }
@@ -104,6 +115,11 @@ impl Transfer {
         self.id.get()
     }
 
+    /// What is worth knowing about the sources, a line each; empty if nothing.
+    pub(super) fn notes(&self) -> &CStr {
+        self.notes.get().map_or(c"", CString::as_c_str)
+    }
+
     /// The result, once there is one.
     pub(super) fn report(&self) -> Option<&Report> {
         self.report.get()
@@ -120,10 +136,10 @@ impl Transfer {
         fulfiller: &Fulfiller,
         context: Context,
         uri: Option<&str>,
-        send: Send,
+        request: Request,
     ) {
         self.enlist(fulfiller);
-        if let Err(error) = self.try_begin(fulfiller, context, uri, send) {
+        if let Err(error) = self.try_begin(fulfiller, context, uri, request) {
             let why = Failure::client(error.errno().raw(), error.to_string());
             self.finish(fulfiller, Report::without_transfer(&why));
         }
@@ -134,24 +150,59 @@ impl Transfer {
         fulfiller: &Fulfiller,
         context: Context,
         uri: Option<&str>,
-        send: Send,
+        request: Request,
     ) -> Result<()> {
         let handle = match uri {
             Some(uri) => self.connect(uri, context)?,
             None => context.handle.ok_or(Errno::EINVAL)?,
         };
-        let weak = Rc::downgrade(self);
-        let fulfiller = fulfiller.clone();
-        let client = Client::start(handle, send, move |event| {
-            if let Some(transfer) = weak.upgrade() {
-                transfer.hear(&fulfiller, event);
-            }
-        })?;
-        if let Some(id) = client.transfer_id() {
+        let running = self.run(fulfiller, handle, request)?;
+        if let Some(id) = running.transfer_id() {
             let _ = self.id.set(c_text(&id.to_string()));
         }
-        self.client.replace(Some(client));
+        self.running.replace(Some(running));
         Ok(())
+    }
+
+    fn run(
+        self: &Rc<Self>,
+        fulfiller: &Fulfiller,
+        handle: Handle,
+        request: Request,
+    ) -> Result<Box<dyn Running>> {
+        let transfer = |report: fn(Summary) -> Report| {
+            let (weak, fulfiller) = (Rc::downgrade(self), fulfiller.clone());
+            move |event| {
+                if let Some(transfer) = weak.upgrade() {
+                    transfer.hear(&fulfiller, event, report);
+                }
+            }
+        };
+        Ok(match request {
+            Request::Send(send) => {
+                Box::new(Client::start(handle, send, transfer(Report::sent))?)
+            }
+            Request::From(send) => {
+                Box::new(Remote::start(handle, send, transfer(Report::sent))?)
+            }
+            Request::Gather(gather) => {
+                let hear = transfer(Report::gathered);
+                Box::new(Gathering::start(handle, gather, hear)?)
+            }
+            Request::List(terms) => {
+                let hear = self.answers(fulfiller, Report::listed);
+                Box::new(Query::start(handle, &terms, Question::list()?, hear)?)
+            }
+            Request::Remove(terms, paths) => {
+                let hear = self.answers(fulfiller, Report::removed);
+                Box::new(Query::start(
+                    handle,
+                    &terms,
+                    Question::remove(paths)?,
+                    hear,
+                )?)
+            }
+        })
     }
 
     /// After a panic no callback of ours runs on this thread any more, so
@@ -199,22 +250,41 @@ impl Transfer {
     /// Calls it off; the result follows.
     pub(super) fn cancel(&self, why: Failure) {
         // Taken out: the result may come at once and let the client go.
-        let Some(client) = self.client.take() else {
+        let Some(running) = self.running.take() else {
             return;
         };
-        client.call_off(why);
+        running.call_off(why);
         if self.state() != State::Ended {
-            self.client.replace(Some(client));
+            self.running.replace(Some(running));
         }
     }
 
-    fn hear(self: &Rc<Self>, fulfiller: &Fulfiller, event: ClientEvent) {
-        match event {
-            ClientEvent::Waiting if self.nowait => {
-                let text = "the job has not started";
-                self.cancel(Failure::client(libc::EAGAIN, text));
+    /// Hears of a list or a removal, which has no progress.
+    fn answers<T>(
+        self: &Rc<Self>,
+        fulfiller: &Fulfiller,
+        report: fn(Answers<T>, Duration) -> Report,
+    ) -> impl Fn(QueryEvent<T>) + use<T> {
+        let (weak, fulfiller) = (Rc::downgrade(self), fulfiller.clone());
+        move |event| {
+            let Some(transfer) = weak.upgrade() else {
+                return;
+            };
+            match event {
+                QueryEvent::Waiting => transfer.state.set(State::Waiting),
+                QueryEvent::Answered(answers) => {
+                    let report = report(answers, transfer.started.elapsed());
+                    transfer.finish(&fulfiller, report);
+                }
             }
-            ClientEvent::Notes(_) => {}
+        }
+    }
+
+    fn hear(&self, fulfiller: &Fulfiller, event: ClientEvent, report: fn(Summary) -> Report) {
+        match event {
+            ClientEvent::Notes(notes) => {
+                let _ = self.notes.set(c_text(&notes.join("\n")));
+            }
             ClientEvent::Waiting => {
                 self.state.set(State::Waiting);
                 tell(fulfiller);
@@ -230,20 +300,17 @@ impl Transfer {
                 self.done.set(self.done.get().max(bytes.min(most)));
                 tell(fulfiller);
             }
-            ClientEvent::Ended(summary) => self.ended(fulfiller, summary),
+            ClientEvent::Ended(summary) => self.ended(fulfiller, report(summary)),
         }
     }
 
-    fn ended(&self, fulfiller: &Fulfiller, summary: Summary) {
-        if summary.is_complete() {
-            let report = Report::new(summary);
+    fn ended(&self, fulfiller: &Fulfiller, report: Report) {
+        if report.errno.is_none() {
             let total = self.total.get().unwrap_or(report.bytes);
             self.total.set(Some(total));
             self.done.set(total.max(self.done.get()));
-            self.finish(fulfiller, report);
-        } else {
-            self.finish(fulfiller, Report::new(summary));
         }
+        self.finish(fulfiller, report);
     }
 
     fn finish(&self, fulfiller: &Fulfiller, report: Report) {
@@ -256,7 +323,7 @@ impl Transfer {
             return;
         }
         // Its watchers must not keep the caller's reactor running.
-        drop(self.client.take());
+        drop(self.running.take());
         drop(self.connection.take());
         match error {
             None => fulfiller.fulfill(Final),
@@ -268,7 +335,7 @@ impl Transfer {
 
 impl Drop for Transfer {
     fn drop(&mut self) {
-        drop(self.client.take());
+        drop(self.running.take());
     }
 }
 

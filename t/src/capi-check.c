@@ -5,61 +5,15 @@
  * Each check ends with status 0, or says which line of this file was not as it
  * should be and ends with 1.
  */
-#include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <flux-bcast.h>
-#include <flux/core.h>
-
-#define OK(condition) ok (condition, #condition, __LINE__)
-#define FAILS(error, call) (errno = 0, OK ((call) && errno == (error)))
-#define INT_FAILS(error, call) FAILS (error, (call) == -1)
-#define NULL_FAILS(error, call) FAILS (error, (call) == NULL)
-
-static void ok (bool good, const char *what, int line)
-{
-    if (!good) {
-        fprintf (stderr,
-                 "capi-check.c:%d: not so: %s (errno: %s)\n",
-                 line,
-                 what,
-                 strerror (errno));
-        exit (1);
-    }
-}
-
-static flux_t *h;
-static flux_reactor_t *r;
-static flux_jobid_t id;
-static const char *arg;
+#include "capi-check.h"
 
 /* --- what most checks need ------------------------------------------------- */
-
-static flux_bcast_opts_t *make (int flags)
-{
-    flux_bcast_opts_t *o = flux_bcast_opts_create ();
-
-    OK (o != NULL);
-    OK (flux_bcast_opts_set_flags (o, flags) == 0);
-    return o;
-}
-
-static flux_future_t *start (flux_bcast_opts_t *o)
-{
-    flux_future_t *f = flux_bcast_start (h, id, o);
-
-    OK (f != NULL);
-    flux_bcast_opts_destroy (o);
-    return f;
-}
 
 /* A transfer of the file that is the argument.
  */
@@ -69,33 +23,6 @@ static flux_future_t *start_file (int flags)
 
     OK (flux_bcast_opts_add_path (o, arg, NULL) == 0);
     return start (o);
-}
-
-/* Blocks until the result; returns its errno.
- */
-static int result (flux_future_t *f)
-{
-    while (flux_future_get (f, NULL) == 0) {
-        if (flux_bcast_is_final (f)) {
-            OK (flux_bcast_get_errnum (f) == 0);
-            return 0;
-        }
-        flux_future_reset (f);
-    }
-    int e = errno;
-    OK (flux_bcast_is_final (f));
-    OK (flux_bcast_get_errnum (f) == e);
-    OK (strlen (flux_bcast_get_error_text (f)) > 0);
-    return e;
-}
-
-static void print_copies (flux_future_t *f)
-{
-    for (int i = 0; i < flux_bcast_get_rank_count (f); i++)
-        for (int j = 0; j < flux_bcast_get_rank_path_count (f, i); j++)
-            printf ("%" PRId64 " %s\n",
-                    flux_bcast_get_rank (f, i),
-                    flux_bcast_get_rank_path (f, i, j));
 }
 
 /* --- options ---------------------------------------------------------------- */
@@ -646,10 +573,7 @@ static void orphan_blocking (void)
 
 /* ------------------------------------------------------------------------------- */
 
-static const struct {
-    const char *name;
-    void (*run) (void);
-} checks[] = {
+static const struct check checks[] = {
     { "options", options },
     { "sources", sources },
     { "targets", targets },
@@ -672,21 +596,10 @@ static const struct {
     { "threads", threads },
     { "orphan", orphan },
     { "orphan-blocking", orphan_blocking },
+    { NULL, NULL },
 };
 
 int main (int argc, char *argv[])
 {
-    OK (argc > 1);
-    OK (argc < 3 || flux_job_id_parse (argv[2], &id) == 0);
-    arg = argc > 3 ? argv[3] : NULL;
-    OK ((h = flux_open (NULL, 0)) && (r = flux_get_reactor (h)));
-    for (size_t i = 0; i < sizeof (checks) / sizeof (checks[0]); i++) {
-        if (!strcmp (checks[i].name, argv[1])) {
-            checks[i].run ();
-            if (h)
-                flux_close (h);
-            return 0;
-        }
-    }
-    OK (!"a check of that name");
+    return run_check (checks, argc, argv);
 }
