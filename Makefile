@@ -26,7 +26,9 @@ CMDDIR = $(or $(call flux,fluxcmddir),$(PREFIX)/libexec/flux/cmd)
 MANDIR = $(PREFIX)/share/man
 
 COMMANDS := $(notdir $(wildcard src/bin/flux-*))
-MAN := $(wildcard src/bin/*/*.[1-8])
+MAN := $(wildcard src/bin/*/*.[1-8] src/capi/man/*.3)
+# All names of the functions that a manual page describes.
+FUNCTIONS = sed -n '/^\.SH NAME/,/\\-/{/^\.SH/d;s/\\-.*//;s/,/ /g;p;}'
 INSTALL = install
 
 # Names with a space in them are fine in DESTDIR, not in the others.
@@ -58,6 +60,12 @@ install:
 		dir=$(D)$(MANDIR)/man$${page##*.} && $(INSTALL) -d "$$dir" && \
 		$(INSTALL) -m 644 $$page "$$dir" || exit 1; \
 	done
+	cd src/capi/man && for page in *.3; do \
+		for name in $$($(FUNCTIONS) $$page); do \
+			test $$name.3 = $$page || \
+			echo ".so man3/$$page" >$(D)$(MANDIR)/man3/$$name.3 || exit 1; \
+		done; \
+	done
 
 uninstall:
 	cd $(D)$(LIBDIR) && rm -f $(SONAME) libflux-bcast.so pkgconfig/flux-bcast.pc
@@ -65,6 +73,9 @@ uninstall:
 	cd $(D)$(CMDDIR) && rm -f $(COMMANDS)
 	for page in $(notdir $(MAN)); do \
 		rm -f $(D)$(MANDIR)/man$${page##*.}/$$page; \
+	done
+	for name in $$($(FUNCTIONS) src/capi/man/*.3); do \
+		rm -f $(D)$(MANDIR)/man3/$$name.3; \
 	done
 
 .PHONY: all check install uninstall

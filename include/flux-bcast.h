@@ -406,7 +406,8 @@ FLUX_BCAST_API int flux_bcast_opts_set_timeout (flux_bcast_opts_t *opts,
  *
  * Results are, among others: ENOENT no such job or no such source, EPERM the
  * job is another user's, ESHUTDOWN the job has ended, ENOSYS its shells do not
- * have the plugin, EAGAIN see FLUX_BCAST_NOWAIT, ETIMEDOUT, ECANCELED, and
+ * have the plugin (or the instance is another user's, so that requests must be
+ * signed, and there is no flux-security), EAGAIN see FLUX_BCAST_NOWAIT, ETIMEDOUT, ECANCELED, and
  * whatever the ranks' file systems say (EEXIST, ENOSPC, EACCES...).
  *
  * h: a connection to the instance that runs the job.  The future keeps a
@@ -454,6 +455,9 @@ FLUX_BCAST_API flux_future_t *flux_bcast_start_enclosing (
  * Flags: EXCL, TRUNC, MKDIR, SYNC, TIMES, PARTIAL, NOWAIT; others are refused.
  * Ranks, hosts, mode, fanout, chunk, batch, window and timeout as ever; the
  * window is shared by the ranks that send at once.
+ *
+ * flux_future_destroy(3) waits for the threads that write, at most some seconds
+ * each, and removes what they have written.
  *
  * In the result, the paths of a rank are those of its files in this process's
  * file system, in the order in which they were added.  The total of

@@ -32,6 +32,25 @@ test_expect_success 'pkg-config knows where they are' '
 	bcast --version | grep -F "$(cat version)"
 '
 
+command -v groff >/dev/null && test_set_prereq GROFF
+
+test_expect_success 'each function of the header has a manual page' '
+	grep -o "flux_bcast_[a-z_]* (" "$BCAST_TOP/include/flux-bcast.h" | tr -d " (" | sort -u >functions &&
+	test "$(wc -l <functions)" -gt 50 &&
+	(cd "$prefix/share/man/man3" && ls) | sed "s/\.3$//" | sort >pages &&
+	test_cmp functions pages &&
+	grep "^\.so man3/flux_bcast_get_rank.3$" "$prefix/share/man/man3/flux_bcast_get_rank_path.3"
+'
+
+test_expect_success GROFF 'the manual pages are formatted without a warning' '
+	for page in "$prefix"/share/man/man*/*; do
+		(cd "$prefix/share/man" && groff -s -ww -man -Tascii -z "$page" 2>&1) || return 1
+	done >warnings &&
+	cat warnings && test_must_be_empty warnings &&
+	(cd "$prefix/share/man" && groff -s -man -Tascii man3/flux_bcast_cancel.3) >text &&
+	grep "FLUX_BCAST_START(3)" text
+'
+
 test_expect_success 'the commands run from there' '
 	find root -type f -name "flux-bcast" >commands &&
 	test "$(wc -l <commands)" = 1 &&

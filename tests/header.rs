@@ -9,6 +9,7 @@
     reason = "a test reports by panicking"
 )]
 
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::path::PathBuf;
@@ -169,4 +170,91 @@ fn its_numbers_are_those_of_the_library() {
         }
     }
     assert_eq!(seen, 24);
+}
+
+/// Each function's declaration, in one line, by its name.
+fn declarations() -> BTreeMap<String, String> {
+    let header = header();
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    header
+        .split("\nFLUX_BCAST_API ")
+        .skip(1)
+        .filter_map(|rest| rest.split_once(';'))
+        .map(|(declaration, _)| {
+            let declaration = words(declaration).replace("( ", "(") + ";";
+            let (head, _) = declaration.split_once(" (").expect("a function");
+            let name = head.rsplit([' ', '*']).next().unwrap().to_owned();
+            (name, declaration)
+        })
+        .collect()
+}
+
+/// The manual pages of the library, as plain lines by their sections.
+fn pages() -> Vec<(String, BTreeMap<String, Vec<String>>)> {
+    let dir = Path::new(TOP).join("src/capi/man");
+    let read = |path: PathBuf| {
+        let mut sections: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut section = String::new();
+        for line in std::fs::read_to_string(&path).unwrap().lines() {
+            match line.strip_prefix(".SH ") {
+                Some(name) => section = name.to_owned(),
+                None => {
+                    let line = line.replace("\\-", "-").replace("\\e", "\\");
+                    sections.entry(section.clone()).or_default().push(line);
+                }
+            }
+        }
+        (path.display().to_string(), sections)
+    };
+    let entries = std::fs::read_dir(dir).unwrap();
+    entries.map(|entry| read(entry.unwrap().path())).collect()
+}
+
+/// Every function is described in one page, under the declaration it has.
+#[test]
+fn the_manual_pages_declare_the_same_functions() {
+    let mut declarations = declarations();
+    assert_eq!(declarations.len(), declared().len());
+    for (page, sections) in pages() {
+        let names = sections["NAME"].join(" ");
+        let (names, _) = names.split_once(" - ").expect(&page);
+        let synopsis: String = sections["SYNOPSIS"]
+            .iter()
+            .map(|line| match line.strip_prefix(".BI ") {
+                Some(text) => text.split('"').map(str::trim_start).collect::<String>() + " ",
+                None => String::new(),
+            })
+            .collect();
+        let plain = |text: &str| text.replace(' ', "");
+        for name in names.split(", ").map(str::trim) {
+            let declaration = declarations.remove(name).expect(name);
+            let shown = plain(&synopsis);
+            assert!(
+                shown.contains(&plain(&declaration)),
+                "{page}: {declaration}"
+            );
+        }
+    }
+    assert_eq!(declarations, BTreeMap::new());
+}
+
+#[test]
+fn the_examples_of_the_manual_pages_compile() {
+    for (page, sections) in pages() {
+        let lines = sections["EXAMPLES"].iter();
+        let code: Vec<&str> = lines
+            .map(String::as_str)
+            .filter(|line| !line.starts_with('.'))
+            .collect();
+        assert!(code.len() > 5, "{page}");
+        let program = format!(
+            "#include <stdio.h>\n#include <flux-bcast.h>\n{}\n",
+            code.join("\n")
+        );
+        assert_eq!(
+            compile("cc", &["-std=c99"], "use.c", &program),
+            "",
+            "{page}"
+        );
+    }
 }

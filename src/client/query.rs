@@ -15,6 +15,7 @@ use super::Running;
 use super::Terms;
 use super::finder::Finder;
 use super::finder::Found;
+use super::terms::failure;
 use crate::bcast::message::Plan;
 use crate::bcast::message::VERSION;
 use crate::bcast::name::RawName;
@@ -290,8 +291,7 @@ impl<T: DeserializeOwned + 'static> Inner<T> {
         let payload = match signed {
             Ok(payload) => payload,
             Err(error) => {
-                let why = Failure::client(error.errno().raw(), error.to_string());
-                return Self::end(this, Some(why));
+                return Self::end(this, Some(failure(&error)));
             }
         };
         {
