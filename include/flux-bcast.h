@@ -407,8 +407,9 @@ FLUX_BCAST_API int flux_bcast_opts_set_timeout (flux_bcast_opts_t *opts,
  * Results are, among others: ENOENT no such job or no such source, EPERM the
  * job is another user's, ESHUTDOWN the job has ended, ENOSYS its shells do not
  * have the plugin (or the instance is another user's, so that requests must be
- * signed, and there is no flux-security), EAGAIN see FLUX_BCAST_NOWAIT, ETIMEDOUT, ECANCELED, and
- * whatever the ranks' file systems say (EEXIST, ENOSPC, EACCES...).
+ * signed, and there is no flux-security), EAGAIN see FLUX_BCAST_NOWAIT,
+ * ETIMEDOUT, ECANCELED, and whatever the ranks' file systems say (EEXIST, ENOSPC,
+ * EACCES...).
  *
  * h: a connection to the instance that runs the job.  The future keeps a
  *    reference; flux_close(3) may come first.
@@ -438,6 +439,33 @@ FLUX_BCAST_API flux_future_t *flux_bcast_start (flux_t *h,
  *    job.
  */
 FLUX_BCAST_API flux_future_t *flux_bcast_start_enclosing (
+    flux_t *h,
+    const flux_bcast_opts_t *opts);
+
+/* Finds out what flux_bcast_start would find with the same arguments, and sends
+ * nothing: sources are looked at (a stream is not read), and every target rank
+ * says where its copies would be, whether anything is there, how much space is
+ * free, and whether it would fail for what can be seen now.
+ *
+ * The future has one fulfilment, the result: an error unless all ranks would have
+ * the copies.  Such a rank is FLUX_BCAST_RANK_DONE, another one
+ * FLUX_BCAST_RANK_FAILED, with errno and text.  Its paths are those of the copies,
+ * with the sizes of what is there now; see also flux_bcast_get_rank_free.  The
+ * bytes of flux_bcast_get_stats are those that each rank would get.
+ *
+ * Not with flux_bcast_opts_set_from.
+ *
+ * Returns: as flux_bcast_start.
+ */
+FLUX_BCAST_API flux_future_t *flux_bcast_dry_run (flux_t *h,
+                                                  flux_jobid_t id,
+                                                  const flux_bcast_opts_t *opts);
+
+/* The same for the job that h's instance is.
+ *
+ * Returns: as flux_bcast_start_enclosing.
+ */
+FLUX_BCAST_API flux_future_t *flux_bcast_dry_run_enclosing (
     flux_t *h,
     const flux_bcast_opts_t *opts);
 
@@ -533,9 +561,9 @@ FLUX_BCAST_API flux_future_t *flux_bcast_remove_enclosing (
  * their copies keep them.  Does nothing after the result or before the caller
  * has begun to wait.
  *
- * With flux_bcast_opts_set_from, and with futures of flux_bcast_gather,
- * flux_bcast_list and flux_bcast_remove, the result comes at once: without
- * waiting for ranks, and so without saying what became of them.
+ * With flux_bcast_opts_set_from, and with futures of flux_bcast_dry_run,
+ * flux_bcast_gather, flux_bcast_list and flux_bcast_remove, the result comes at
+ * once: without waiting for ranks, and so without saying what became of them.
  *
  * reason: words for the result's text; NULL: "cancelled".
  * Returns: 0, or -1 with EINVAL (not a future of this library).
@@ -570,8 +598,9 @@ enum flux_bcast_kind {
 
 /* What became of a rank. */
 enum flux_bcast_rank_state {
-    FLUX_BCAST_RANK_DONE = 0,      /* it has the copies (or its files are here;
-                                      it has answered; it has removed all) */
+    FLUX_BCAST_RANK_DONE = 0,      /* it has the copies (or would have
+                                      them; its files are here; it has
+                                      answered; it has removed all) */
     FLUX_BCAST_RANK_FAILED = 1,    /* it failed; nothing is changed there (but
                                       for what flux_bcast_remove has removed) */
     FLUX_BCAST_RANK_CANCELLED = 2, /* it was well, and gave up as others failed
@@ -601,7 +630,7 @@ FLUX_BCAST_API int flux_bcast_get_progress (flux_future_t *f,
                                             uint64_t *total);
 
 /* The transfer's random id, 32 hexadecimal digits.  EAGAIN before the caller has
- * begun to wait, and for lists and removals.
+ * begun to wait, and for what is no transfer.
  *
  * Returns: a string that lives as long as the future, or NULL.
  */
@@ -681,7 +710,7 @@ FLUX_BCAST_API int flux_bcast_get_rank_unchanged (flux_future_t *f, int index);
 
 /* Bytes of the copies on that rank (of what was fetched from it, of what is
  * listed), and the time from the opening of the transfer there to the publication
- * of the copies (0 for lists and removals).
+ * of the copies (0 for what is no transfer).
  *
  * bytes, seconds: may be NULL.
  * Returns: 0, or -1.
@@ -690,6 +719,11 @@ FLUX_BCAST_API int flux_bcast_get_rank_stats (flux_future_t *f,
                                               int index,
                                               uint64_t *bytes,
                                               double *seconds);
+
+/* Returns: bytes that are free where the copies would go, as flux_bcast_dry_run
+ * has found; or -1, EINVAL for other futures and ranks that gave no answer.
+ */
+FLUX_BCAST_API int64_t flux_bcast_get_rank_free (flux_future_t *f, int index);
 
 /* What to set LD_LIBRARY_PATH to (or to put before what it is) for programs whose
  * shared objects FLUX_BCAST_SEND_LIBS has sent to that rank.
@@ -719,7 +753,8 @@ FLUX_BCAST_API const char *flux_bcast_get_rank_path (flux_future_t *f,
 
 /* Size of a copy; for a directory, of all files in it.
  *
- * Returns: bytes, or -1; EINVAL if there is no such copy, or it is removed.
+ * Returns: bytes, or -1; EINVAL if there is no such copy, ENOENT if nothing is
+ *    there: it is removed, or it is what flux_bcast_dry_run says would be made.
  */
 FLUX_BCAST_API int64_t flux_bcast_get_rank_path_size (flux_future_t *f,
                                                       int index,

@@ -1,6 +1,6 @@
 #!/bin/sh
 
-test_description='C programs: shared objects, digests, sources on a rank, fetching, listing, removing'
+test_description='C programs: shared objects, digests, sources on a rank, dry runs, fetching, listing, removing'
 
 . "$(dirname "$0")/sharness.sh"
 test_under_flux 4
@@ -92,6 +92,22 @@ test_expect_success 'from a rank: no such source, no such rank' '
 	grep "^22 .*99" out
 '
 
+test_expect_success 'a dry run: where the copies would be, and who would fail' '
+	tasks dry-run "$JOBID" file dry >out && cat out &&
+	for r in 0 1 2 3; do
+		grep -x "$r 0 0 1 -1 $(job_tmpdir $r)/dry" out || return 1
+	done &&
+	job_lacks "\$FLUX_JOB_TMPDIR/dry" &&
+	tasks dry-run "$JOBID" file own >out && cat out &&
+	grep -x "3 1 17 1 300010 $(job_tmpdir 3)/own" out &&
+	tail -n 1 out | grep "^ranks 0-3.*File exists"
+'
+
+test_expect_success 'a dry run: of a stream, of what is not here, with shared objects' '
+	tasks dry-sources "$JOBID" &&
+	job_lacks "\$FLUX_JOB_TMPDIR/dry_libs"
+'
+
 test_expect_success 'gather: each rank'\''s file in a directory of its own' '
 	tasks gather "$JOBID" own new/out >out && cat out &&
 	for r in 0 1 2 3; do
@@ -146,7 +162,7 @@ test_expect_success 'names that are no text' '
 
 test_expect_success 'no such job: ENOENT' '
 	tasks no-job 123456 own nowhere >out && cat out &&
-	test "$(grep -c "^2 .*does not exist" out)" = 4
+	test "$(grep -c "^2 .*does not exist" out)" = 5
 '
 
 test_expect_success 'a pending job: the time limit, and EAGAIN by flag' '
@@ -174,7 +190,7 @@ test_expect_success 'futures of every kind may be destroyed at any time' '
 	job_lacks "\$FLUX_JOB_TMPDIR/half2" "0 2 3"
 '
 
-test_expect_success 'lists and removals that are called off' '
+test_expect_success 'lists, removals and dry runs that are called off' '
 	tasks called-off "$JOBID" huge half
 '
 
@@ -189,6 +205,7 @@ memcheck() {
 
 test_expect_success VALGRIND 'no memory is lost or misused' '
 	memcheck options &&
+	memcheck dry-sources "$JOBID" &&
 	rm -r by* &&
 	memcheck bytes "$JOBID" &&
 	memcheck libs "$JOBID" run9 - &&
@@ -203,7 +220,7 @@ test_expect_success VALGRIND 'no memory is lost or misused: destroyed, called of
 test_expect_success 'the job ends well; then there is nothing to list' '
 	job_finish &&
 	tasks no-job "$JOBID" own nowhere >out && cat out &&
-	test "$(grep -c "^108 .*ended" out)" = 4
+	test "$(grep -c "^108 .*ended" out)" = 5
 '
 
 test_expect_success 'all of it in the enclosing job' '

@@ -86,6 +86,10 @@ fn item<T>(items: &[T], index: c_int) -> Result<&T, Errno> {
     items.get(index).ok_or(Errno::EINVAL)
 }
 
+fn number(value: u64) -> Result<i64, Errno> {
+    i64::try_from(value).map_err(|_| Errno::EOVERFLOW)
+}
+
 fn count(items: usize) -> Result<c_int, Errno> {
     c_int::try_from(items).map_err(|_| Errno::EOVERFLOW)
 }
@@ -287,6 +291,7 @@ rank_getters! {
     flux_bcast_get_rank_errnum -> c_int = |rank| Ok(rank.errnum);
     flux_bcast_get_rank_error_text -> *const c_char = |rank| Ok(rank.text.as_ptr());
     flux_bcast_get_rank_unchanged -> c_int = |rank| Ok(rank.unchanged.into());
+    flux_bcast_get_rank_free -> i64 = |rank| number(rank.free.ok_or(Errno::EINVAL)?);
     flux_bcast_get_rank_library_path -> *const c_char = |rank| Ok(rank.library_path.as_ptr());
     flux_bcast_get_rank_path_count -> c_int = |rank| count(rank.copies.len());
 }
@@ -340,8 +345,7 @@ macro_rules! copy_getters {
 copy_getters! {
     flux_bcast_get_rank_path -> *const c_char = |copy| Ok(copy.path.as_ptr());
     flux_bcast_get_rank_path_size -> i64 = |copy| {
-        let bytes = copy.bytes.ok_or(Errno::EINVAL)?;
-        i64::try_from(bytes).map_err(|_| Errno::EOVERFLOW)
+        number(copy.bytes.ok_or(Errno::ENOENT)?)
     };
     flux_bcast_get_rank_path_kind -> c_int = |copy| Ok(listed(copy)?.kind as c_int);
     flux_bcast_get_rank_path_entries -> i64 = |copy| Ok(listed(copy)?.entries);

@@ -1,5 +1,6 @@
 //! The result of what was asked for, as strings and numbers for C.
 
+use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::time::Duration;
 
@@ -11,8 +12,10 @@ use crate::bcast::report::Outcome;
 use crate::bcast::report::Placed;
 use crate::bcast::report::RankResult;
 use crate::client::Summary;
+use crate::client::preview::Preview;
 use crate::client::query::Answers;
 use crate::errno::Errno;
+use crate::file::Found;
 use crate::transfer::ask;
 use crate::transfer::ask::Listing;
 use crate::transfer::ask::Removed;
@@ -49,7 +52,7 @@ pub(super) struct Listed {
 #[derive(Debug)]
 pub(super) struct Copy {
     pub(super) path: CString,
-    /// `None` for what was removed.
+    /// `None` if nothing is there.
     pub(super) bytes: Option<u64>,
     pub(super) listed: Option<Listed>,
 }
@@ -67,6 +70,8 @@ pub(super) struct Rank {
     pub(super) seconds: f64,
     /// It had the files, and got nothing.
     pub(super) unchanged: bool,
+    /// Bytes that are free there, if that was asked.
+    pub(super) free: Option<u64>,
     /// Directories of shared objects, separated by colons.
     pub(super) library_path: CString,
 }
@@ -113,9 +118,34 @@ impl Report {
         }
     }
 
+    /// What a transfer would find.
+    pub(super) fn previewed(preview: Preview, elapsed: Duration) -> Self {
+        let ranks = preview.answers.ranks.iter();
+        let free: BTreeMap<u32, u64> = ranks
+            .filter_map(|(rank, answer)| Some((*rank, answer.as_ref().ok()?.free)))
+            .collect();
+        let ranks = preview.answers.ranks.keys();
+        let objections: BTreeMap<u32, Failure> = ranks
+            .filter_map(|rank| Some((*rank, preview.objection(*rank)?)))
+            .collect();
+        let mut report = Self::answered(preview.answers, elapsed, |rank, found| {
+            (
+                found.copies.iter().map(copy_to_be).collect(),
+                objections.get(&rank).cloned().into_iter().collect(),
+            )
+        });
+        for rank in &mut report.ranks {
+            rank.free = free.get(&rank.rank).copied();
+        }
+        Self {
+            bytes: preview.bytes,
+            ..report
+        }
+    }
+
     /// What the service has put on nodes.
     pub(super) fn listed(answers: Answers<Listing>, elapsed: Duration) -> Self {
-        Self::answered(answers, elapsed, |listing| {
+        Self::answered(answers, elapsed, |_, listing| {
             (listing.copies.iter().map(listed).collect(), Vec::new())
         })
     }
@@ -127,7 +157,7 @@ impl Report {
             bytes: None,
             listed: None,
         };
-        Self::answered(answers, elapsed, |removed| {
+        Self::answered(answers, elapsed, |_, removed| {
             (
                 removed.gone.iter().map(gone).collect(),
                 removed.failed.clone(),
@@ -138,12 +168,12 @@ impl Report {
     fn answered<T>(
         answers: Answers<T>,
         elapsed: Duration,
-        read: impl Fn(&T) -> (Vec<Copy>, Vec<Failure>),
+        read: impl Fn(u32, &T) -> (Vec<Copy>, Vec<Failure>),
     ) -> Self {
         let (mut ranks, mut failed) = (Vec::new(), Vec::new());
         for (&rank, answer) in &answers.ranks {
             let (copies, failures) = match answer {
-                Ok(answer) => read(answer),
+                Ok(answer) => read(rank, answer),
                 Err(failure) => (Vec::new(), vec![failure.clone()]),
             };
             let text: Vec<String> = failures.iter().map(Failure::full_text).collect();
@@ -161,6 +191,7 @@ impl Report {
                 copies,
                 seconds: 0.0,
                 unchanged: false,
+                free: None,
                 library_path: CString::default(),
             });
             failed.extend(failures.into_iter().map(|failure| RankResult {
@@ -263,7 +294,16 @@ fn rank(result: &RankResult, summary: &Summary) -> Rank {
         copies: copies.iter().map(placed).collect(),
         seconds: micros.unwrap_or(0) as f64 / 1e6,
         unchanged: summary.unchanged.contains(result.rank),
+        free: None,
         library_path: c_name(&RawName::new(libs.join(&b':'))),
+    }
+}
+
+fn copy_to_be(found: &Found) -> Copy {
+    Copy {
+        path: c_name(&found.path),
+        bytes: found.exists.then_some(found.size),
+        listed: None,
     }
 }
 
@@ -450,7 +490,7 @@ mod tests {
     #[test]
     fn a_list_without_answers_says_why() {
         let answers = Answers {
-            ranks: std::collections::BTreeMap::new(),
+            ranks: BTreeMap::new(),
             why: Some(Failure::client(libc::ENOENT, "no job")),
             hosts: vec![],
         };

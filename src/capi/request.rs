@@ -32,6 +32,7 @@ use super::options::refuse;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
     Start,
+    DryRun,
     Gather,
     List,
     Remove,
@@ -42,6 +43,8 @@ pub(super) enum Task {
 pub(super) enum Request {
     Send(Send),
     From(SendFrom),
+    /// What would be found, if that were sent.
+    Preview(Send),
     Gather(Gather),
     List(Terms),
     /// These paths, or everything.
@@ -59,6 +62,7 @@ impl Options {
         Ok(match (task, self.from) {
             (Task::Start, None) => Request::Send(self.send(terms)?),
             (Task::Start, Some(rank)) => Request::From(self.send_from(terms, rank)?),
+            (Task::DryRun, None) => Request::Preview(self.send(terms)?),
             (_, Some(_)) => {
                 return Err(refuse(
                     "only a transfer to ranks has a rank that it is from",
@@ -298,6 +302,8 @@ mod tests {
         let mut options = of_path(flag::CHECKSUM | flag::COMPRESS | flag::NOWAIT);
         let sent = send(&options);
         assert!(sent.checksum && sent.terms.tuning.compress && sent.terms.target.no_wait);
+        let same = request(&options, Task::DryRun).unwrap();
+        assert!(matches!(same, Request::Preview(send) if send.checksum));
         assert_eq!(sent.libs, None);
         options.set_libs_dir(Some("d".into())).unwrap();
         options.set_flags(flag::SEND_LIBS).unwrap();
@@ -328,7 +334,7 @@ mod tests {
             refused(&options, Task::Start, "a transfer from a rank");
         }
         options.set_flags(0).unwrap();
-        for task in [Task::Gather, Task::List, Task::Remove] {
+        for task in [Task::DryRun, Task::Gather, Task::List, Task::Remove] {
             refused(&options, task, "from");
         }
         options.add_path("q".into(), Some("name".into())).unwrap();

@@ -136,6 +136,7 @@ macro_rules! starters {
 
 starters! {
     Start: flux_bcast_start, flux_bcast_start_enclosing;
+    DryRun: flux_bcast_dry_run, flux_bcast_dry_run_enclosing;
     Gather: flux_bcast_gather, flux_bcast_gather_enclosing;
     List: flux_bcast_list, flux_bcast_list_enclosing;
     Remove: flux_bcast_remove, flux_bcast_remove_enclosing;

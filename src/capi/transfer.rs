@@ -21,6 +21,8 @@ use crate::client::ClientEvent;
 use crate::client::Running;
 use crate::client::Summary;
 use crate::client::gather::Gathering;
+use crate::client::preview::PreviewEvent;
+use crate::client::preview::Previewing;
 use crate::client::query::Answers;
 use crate::client::query::Query;
 use crate::client::query::QueryEvent;
@@ -185,6 +187,9 @@ impl Transfer {
             Request::From(send) => {
                 Box::new(Remote::start(handle, send, transfer(Report::sent))?)
             }
+            Request::Preview(send) => {
+                Box::new(Previewing::start(handle, send, self.preview(fulfiller))?)
+            }
             Request::Gather(gather) => {
                 let hear = transfer(Report::gathered);
                 Box::new(Gathering::start(handle, gather, hear)?)
@@ -259,6 +264,28 @@ impl Transfer {
         }
     }
 
+    /// Hears of a transfer that is not carried out, which has no progress.
+    fn preview(self: &Rc<Self>, fulfiller: &Fulfiller) -> impl Fn(PreviewEvent) + use<> {
+        let (weak, fulfiller) = (Rc::downgrade(self), fulfiller.clone());
+        move |event| {
+            let Some(transfer) = weak.upgrade() else {
+                return;
+            };
+            match event {
+                PreviewEvent::Notes(notes) => transfer.note(&notes),
+                PreviewEvent::Waiting => transfer.state.set(State::Waiting),
+                PreviewEvent::Ended(preview) => {
+                    let report = Report::previewed(preview, transfer.started.elapsed());
+                    transfer.finish(&fulfiller, report);
+                }
+            }
+        }
+    }
+
+    fn note(&self, notes: &[String]) {
+        let _ = self.notes.set(c_text(&notes.join("\n")));
+    }
+
     /// Hears of a list or a removal, which has no progress.
     fn answers<T>(
         self: &Rc<Self>,
@@ -282,9 +309,7 @@ impl Transfer {
 
     fn hear(&self, fulfiller: &Fulfiller, event: ClientEvent, report: fn(Summary) -> Report) {
         match event {
-            ClientEvent::Notes(notes) => {
-                let _ = self.notes.set(c_text(&notes.join("\n")));
-            }
+            ClientEvent::Notes(notes) => self.note(&notes),
             ClientEvent::Waiting => {
                 self.state.set(State::Waiting);
                 tell(fulfiller);

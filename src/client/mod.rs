@@ -12,6 +12,7 @@ pub mod gather;
 mod intake;
 mod job;
 mod load;
+pub mod preview;
 mod pulse;
 pub mod query;
 pub mod remote;

@@ -6,11 +6,11 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
 use super::Inner;
+use super::load;
 use super::query::Query;
 use super::query::QueryEvent;
 use super::query::Question;
@@ -24,19 +24,14 @@ use crate::bcast::report::Failure;
 use crate::bcast::report::Outcome;
 use crate::bcast::report::Placed;
 use crate::bcast::report::RankResult;
-use crate::errno::Errno;
 use crate::file;
 use crate::file::FileError;
 use crate::file::Source;
 use crate::file::SourceSpec;
-use crate::flux::error::Result;
-use crate::flux::handle::Handle;
 use crate::flux::wakeup::WakeReceiver;
-use crate::flux::wakeup::wakeup;
 use crate::idset::IdSet;
 use crate::transfer::ask::Had;
 use crate::transfer::ask::Known;
-use crate::transfer::worker;
 
 /// A slow disk reads so many bytes in a second, for the time that ranks have to
 /// compute a digest.
@@ -108,28 +103,6 @@ fn digests(inputs: Vec<file::Input>) -> Digests {
     Ok(Some(files))
 }
 
-/// Starts a thread that reads the sources, and gives the result to `done`.
-pub(super) fn read(
-    handle: Handle,
-    inputs: Vec<file::Input>,
-    done: impl FnMut(Digests) + 'static,
-) -> Result<WakeReceiver> {
-    let (sender, receiver) = wakeup(handle.reactor()?, 1, 1, done)?;
-    let reports = sender.clone();
-    worker::spawn(
-        "bcast-digest",
-        move || {
-            let _ = sender.send(digests(inputs));
-        },
-        move |text| {
-            let errno = Errno::ENOTRECOVERABLE;
-            let error = FileError::new(errno, "read", Path::new("source"));
-            let _ = reports.send(Err(error.with_hint(text)));
-        },
-    )?;
-    Ok(receiver)
-}
-
 impl Inner {
     /// The sources are open: find out what they are, before the job is looked
     /// for.
@@ -139,7 +112,8 @@ impl Inner {
         };
         let weak = Rc::downgrade(this);
         let handle = this.borrow().handle;
-        let reading = read(handle, inputs, move |digests| {
+        let work = move || digests(inputs);
+        let reading = load::aside(handle, "bcast-digest", work, move |digests| {
             let Some(this) = weak.upgrade() else { return };
             match digests {
                 Ok(files) => {

@@ -101,6 +101,11 @@ static void options (void)
     OK (flux_bcast_opts_add_memory (o, "x", 1, "m") == 0);
     refused (flux_bcast_start, o, "paths");
 
+    o = with_path (0, "x");
+    OK (flux_bcast_opts_set_from (o, 1) == 0);
+    refused (flux_bcast_dry_run, o, "from");
+    refused (flux_bcast_dry_run, make (0), "no sources");
+
     refused (flux_bcast_gather, with_path (0, "x"), "directory");
     o = make (0);
     OK (flux_bcast_opts_set_dest (o, "d") == 0);
@@ -128,12 +133,13 @@ static void no_enclosing (void)
 {
     begin_enclosing_f *all[] = {
         flux_bcast_start_enclosing,
+        flux_bcast_dry_run_enclosing,
         flux_bcast_gather_enclosing,
         flux_bcast_list_enclosing,
         flux_bcast_remove_enclosing,
     };
 
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         flux_bcast_opts_t *o = with_path (0, "x");
 
         OK (flux_bcast_opts_set_dest (o, "d") == 0);
@@ -281,6 +287,74 @@ static void from_bad_rank (void)
     print_error (start (from_opts (99)));
 }
 
+/* --- what would be --------------------------------------------------------------- */
+
+/* The file that is the argument to the destination: prints for each rank what it
+ * would be and where, what is there, and whether space is known to be free.
+ */
+static void dry_run (void)
+{
+    flux_bcast_opts_t *o = with_path (FLUX_BCAST_CHECKSUM, arg);
+    uint64_t bytes = 0;
+
+    OK (flux_bcast_opts_set_dest (o, arg2) == 0);
+    flux_future_t *f = begin (flux_bcast_dry_run, o);
+    INT_FAILS (EAGAIN, flux_bcast_get_rank_free (f, 0));
+    int rc = flux_future_get (f, NULL);
+    OK (flux_bcast_is_final (f) && (rc < 0) == (flux_bcast_get_errnum (f) != 0));
+    OK (flux_bcast_get_stats (f, &bytes, NULL) == 0 && bytes > 0);
+    NULL_FAILS (EAGAIN, flux_bcast_get_transfer_id (f));
+    for (int i = 0; i < flux_bcast_get_rank_count (f); i++) {
+        OK (flux_bcast_get_rank_path_count (f, i) == 1);
+        errno = 0;
+        int64_t size = flux_bcast_get_rank_path_size (f, i, 0);
+        OK (size >= 0 || errno == ENOENT);
+        printf ("%" PRId64 " %d %d %d %" PRId64 " %s\n",
+                flux_bcast_get_rank (f, i),
+                flux_bcast_get_rank_state (f, i),
+                flux_bcast_get_rank_errnum (f, i),
+                flux_bcast_get_rank_free (f, i) > 0,
+                size,
+                flux_bcast_get_rank_path (f, i, 0));
+    }
+    printf ("%s\n", flux_bcast_get_error_text (f));
+    flux_future_reset (f);
+    INT_FAILS (ENODATA, flux_future_get (f, NULL));
+    flux_future_destroy (f);
+}
+
+/* A stream is not read, a missing source is found here, and shared objects are
+ * among the copies.
+ */
+static void dry_sources (void)
+{
+    flux_bcast_opts_t *o = make (FLUX_BCAST_UNIQUE);
+    int pipes[2];
+    char c;
+
+    OK (pipe (pipes) == 0 && write (pipes[1], "x", 1) == 1);
+    OK (flux_bcast_opts_add_stream (o, pipes[0], "stream") == 0);
+    flux_future_t *f = begin (flux_bcast_dry_run, o);
+    OK (result (f) == 0);
+    INT_FAILS (ENOENT, flux_bcast_get_rank_path_size (f, 0, 0));
+    OK (read (pipes[0], &c, 1) == 1 && c == 'x');
+    flux_future_destroy (f);
+
+    f = begin (flux_bcast_dry_run, with_path (0, "no-such-file"));
+    OK (result (f) == ENOENT);
+    OK (strstr (flux_bcast_get_error_text (f), "no-such-file") != NULL);
+    OK (flux_bcast_get_rank_count (f) == 0);
+    flux_future_destroy (f);
+
+    o = with_path (FLUX_BCAST_SEND_LIBS, "prog");
+    OK (flux_bcast_opts_set_dest (o, "dry") == 0);
+    f = begin (flux_bcast_dry_run, o);
+    OK (result (f) == 0);
+    OK (flux_bcast_get_rank_path_count (f, 0) == 2);
+    OK (strstr (flux_bcast_get_rank_path (f, 0, 1), "/dry_libs") != NULL);
+    flux_future_destroy (f);
+}
+
 /* --- fetching --------------------------------------------------------------------- */
 
 static flux_bcast_opts_t *gather_opts (int flags)
@@ -398,7 +472,7 @@ static void remove_path (void)
     flux_future_t *f = begin (flux_bcast_remove, with_path (0, arg));
 
     OK (flux_future_get (f, NULL) == 0 && flux_bcast_is_final (f));
-    INT_FAILS (EINVAL, flux_bcast_get_rank_path_size (f, 0, 0));
+    INT_FAILS (ENOENT, flux_bcast_get_rank_path_size (f, 0, 0));
     print_copies (f);
     flux_future_destroy (f);
 }
@@ -441,13 +515,18 @@ static void no_job (void)
     print_error (begin (flux_bcast_gather, gather_opts (0)));
     print_error (flux_bcast_list (h, id, NULL));
     print_error (begin (flux_bcast_remove, make (0)));
+    print_error (begin (flux_bcast_dry_run, with_path (0, "file")));
 }
 
 static void pending (void)
 {
-    flux_bcast_opts_t *all[4];
+    flux_bcast_opts_t *all[5];
     begin_f *functions[] = {
-        flux_bcast_start, flux_bcast_gather, flux_bcast_list, flux_bcast_remove
+        flux_bcast_start,
+        flux_bcast_gather,
+        flux_bcast_list,
+        flux_bcast_remove,
+        flux_bcast_dry_run,
     };
 
     for (int pass = 0; pass < 2; pass++) {
@@ -455,7 +534,8 @@ static void pending (void)
         all[1] = gather_opts (0);
         all[2] = make (0);
         all[3] = make (0);
-        for (int i = 0; i < 4; i++) {
+        all[4] = with_path (0, "file");
+        for (int i = 0; i < 5; i++) {
             if (pass)
                 OK (flux_bcast_opts_set_flags (all[i], FLUX_BCAST_NOWAIT) == 0);
             else
@@ -526,12 +606,14 @@ static flux_future_t *of_kind (const char *kind)
         return start (from_opts (1));
     if (!strcmp (kind, "gather"))
         return begin (flux_bcast_gather, gather_opts (FLUX_BCAST_TRUNC));
+    if (!strcmp (kind, "dry-run"))
+        return begin (flux_bcast_dry_run, with_path (0, "file"));
     if (!strcmp (kind, "list"))
         return flux_bcast_list (h, id, NULL);
     return begin (flux_bcast_remove, with_path (0, "nothing-of-ours"));
 }
 
-static const char *const kinds[] = { "from", "gather", "list", "remove" };
+static const char *const kinds[] = { "from", "gather", "list", "remove", "dry-run" };
 
 struct watch {
     bool destroy;
@@ -580,7 +662,7 @@ static void halfway (void)
  */
 static void destroyed (void)
 {
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         double waits[] = { 0.0001, 0.02, 0.2 };
 
         flux_future_destroy (of_kind (kinds[i]));
@@ -594,7 +676,7 @@ static void destroyed (void)
     }
 }
 
-/* Lists and removals that are called off, before and after the result.
+/* What is no transfer and is called off, before and after the result.
  */
 static void on_called_off (flux_future_t *f, void *v)
 {
@@ -604,7 +686,7 @@ static void on_called_off (flux_future_t *f, void *v)
 
 static void called_off (void)
 {
-    for (int i = 2; i < 4; i++) {
+    for (int i = 2; i < 5; i++) {
         flux_future_t *f = of_kind (kinds[i]);
         int errnum = -1;
 
@@ -626,7 +708,10 @@ static void enclosing (void)
     flux_bcast_opts_t *o = make (0);
 
     OK (flux_bcast_opts_add_memory (o, "inner", 5, "inner") == 0);
-    flux_future_t *f = flux_bcast_start_enclosing (h, o);
+    flux_future_t *f = flux_bcast_dry_run_enclosing (h, o);
+    OK (f && result (f) == 0 && flux_bcast_get_rank_count (f) == 2);
+    flux_future_destroy (f);
+    f = flux_bcast_start_enclosing (h, o);
     OK (f && result (f) == 0);
     flux_future_destroy (f);
     flux_bcast_opts_destroy (o);
@@ -665,6 +750,8 @@ static const struct check checks[] = {
     { "from", from },
     { "from-error", from_error },
     { "from-bad-rank", from_bad_rank },
+    { "dry-run", dry_run },
+    { "dry-sources", dry_sources },
     { "gather", gather },
     { "gather-two", gather_two },
     { "gather-error", gather_error },

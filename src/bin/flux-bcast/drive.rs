@@ -7,6 +7,9 @@ use std::rc::Rc;
 use flux_bcast::client::ClientEvent;
 use flux_bcast::client::Running;
 use flux_bcast::client::Summary;
+use flux_bcast::client::preview::Preview;
+use flux_bcast::client::preview::PreviewEvent;
+use flux_bcast::client::preview::Previewing;
 use flux_bcast::client::query::Answers;
 use flux_bcast::client::query::Query;
 use flux_bcast::client::query::QueryEvent;
@@ -76,21 +79,53 @@ pub(crate) fn query<T: DeserializeOwned + 'static>(
     job: &str,
     start: impl FnOnce(Handle, Box<dyn Fn(QueryEvent<T>)>) -> Result<Query<T>>,
 ) -> std::result::Result<Answers<T>, Failed> {
+    let job = job.to_owned();
+    to_its_end(connection, start, move |event| match event {
+        QueryEvent::Waiting => {
+            waiting(&job);
+            None
+        }
+        QueryEvent::Answered(answers) => Some(answers),
+    })
+}
+
+/// Finds out what a transfer would find.
+pub(crate) fn preview(
+    connection: &Connection,
+    job: &str,
+    start: impl FnOnce(Handle, Box<dyn Fn(PreviewEvent)>) -> Result<Previewing>,
+) -> std::result::Result<Preview, Failed> {
+    let job = job.to_owned();
+    to_its_end(connection, start, move |event| {
+        match event {
+            PreviewEvent::Waiting => waiting(&job),
+            PreviewEvent::Notes(notes) => notes.iter().for_each(|note| output::note(note)),
+            PreviewEvent::Ended(preview) => return Some(preview),
+        }
+        None
+    })
+}
+
+/// Runs something until `hear` takes an event for its end.
+fn to_its_end<E: 'static, T: 'static, R: Running + 'static>(
+    connection: &Connection,
+    start: impl FnOnce(Handle, Box<dyn Fn(E)>) -> Result<R>,
+    hear: impl Fn(E) -> Option<T> + 'static,
+) -> std::result::Result<T, Failed> {
     let handle = connection.handle();
     let reactor = handle.reactor()?;
-    let ended: Rc<RefCell<Option<Answers<T>>>> = Rc::default();
-    let (slot, job) = (Rc::clone(&ended), job.to_owned());
-    let query = start(
+    let ended: Rc<RefCell<Option<T>>> = Rc::default();
+    let slot = Rc::clone(&ended);
+    let running = start(
         handle,
-        Box::new(move |event| match event {
-            QueryEvent::Waiting => waiting(&job),
-            QueryEvent::Answered(answers) => {
-                slot.replace(Some(answers));
+        Box::new(move |event| {
+            if let Some(end) = hear(event) {
+                slot.replace(Some(end));
                 reactor.stop();
             }
         }),
     )?;
-    let _signals = on_signals(reactor, move || query.cancel("interrupted"))?;
+    let _signals = on_signals(reactor, move || running.cancel("interrupted"))?;
     reactor.run()?;
     ended.take().ok_or_else(lost)
 }

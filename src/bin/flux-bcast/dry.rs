@@ -1,19 +1,13 @@
 //! `--dry-run`: what sending would find on each rank.
 
-use flux_bcast::bcast::name::RawName;
-use flux_bcast::bcast::report::Failure;
 use flux_bcast::bcast::report::Outcome;
 use flux_bcast::bcast::report::RankResult;
 use flux_bcast::bcast::spec::Existing;
+use flux_bcast::client::preview::Preview;
+use flux_bcast::client::preview::Previewing;
 use flux_bcast::client::query::Answers;
-use flux_bcast::client::query::Query;
-use flux_bcast::client::query::Question;
-use flux_bcast::elf;
-use flux_bcast::elf::Search;
 use flux_bcast::file::Found;
 use flux_bcast::file::Inspection;
-use flux_bcast::file::Source;
-use flux_bcast::transfer::ask;
 use flux_bcast::units::show_size;
 use serde_json::json;
 
@@ -22,37 +16,21 @@ use super::args::Args;
 use super::drive;
 use super::output;
 use super::run;
-use super::sources;
 use super::words::Words;
 
 /// Tells what would happen; fails if a rank would.
 pub(crate) fn run(args: &Args, words: &Words) -> Result<(), Failed> {
-    let tuning = sources::tuning(args)?;
-    let mut cargo = sources::cargo(args, words, tuning.chunk)?;
-    if let Some(libs) = &cargo.libs {
-        let (inputs, dest) = (&mut cargo.source.inputs, &mut cargo.dest);
-        let added = elf::add_libs(inputs, dest, libs, &Search::system())
-            .map_err(|text| Failed::Transfer(vec![text]))?;
-        added.notes.iter().for_each(|note| output::note(note));
-    }
-    let policy = sources::policy(args);
-    let source = Source::open(cargo.source)
-        .map_err(|error| Failed::Transfer(vec![error.to_string()]))?;
-    let names: Vec<RawName> = source.names().cloned().collect();
-    cargo.dest.directory = cargo.dest.directory || names.len() > 1;
-    let bytes = source.totals().allocated;
-    let existing = policy.existing;
-    let question = Question::inspect(cargo.dest, policy, names)?;
-    let job = run::job(args, words.job.as_deref())?;
-    let terms = sources::terms(args, job.target)?;
-    let answers = drive::query(&job.connection, &terms.target.name, |handle, listener| {
-        Query::start(handle, &terms, question, listener)
+    let (connection, send) = run::request(args, words)?;
+    let name = send.terms.target.name.clone();
+    let existing = send.policy.existing;
+    let preview = drive::preview(&connection, &name, |handle, listener| {
+        Previewing::start(handle, send, listener)
     })?;
-    let verdicts = verdicts(&answers, bytes);
+    let (answers, verdicts) = (&preview.answers, verdicts(&preview));
     if args.json {
-        print_json(&answers, &verdicts, bytes);
+        print_json(answers, &verdicts, preview.bytes);
     } else {
-        print(&answers, existing);
+        print(answers, existing);
     }
     let mut lines = output::folded(&verdicts, &answers.hosts);
     if let Some(why) = &answers.why {
@@ -65,20 +43,16 @@ pub(crate) fn run(args: &Args, words: &Words) -> Result<(), Failed> {
 }
 
 /// Each rank's outcome, were it done.
-fn verdicts(answers: &Answers<Inspection>, bytes: u64) -> Vec<RankResult> {
-    let outcome = |rank: u32, answer: &Result<Inspection, Failure>| match answer {
-        Ok(found) => match ask::objection(found, bytes) {
-            Some((errno, text)) => Outcome::Failed(Failure::on(rank, errno, text)),
-            None => Outcome::Done(Vec::new()),
-        },
-        Err(failure) => Outcome::Failed(failure.clone()),
+fn verdicts(preview: &Preview) -> Vec<RankResult> {
+    let outcome = |rank: u32| match preview.objection(rank) {
+        Some(failure) => Outcome::Failed(failure),
+        None => Outcome::Done(Vec::new()),
     };
-    answers
-        .ranks
-        .iter()
-        .map(|(&rank, answer)| RankResult {
+    let ranks = preview.answers.ranks.keys();
+    ranks
+        .map(|&rank| RankResult {
             rank,
-            outcome: outcome(rank, answer),
+            outcome: outcome(rank),
         })
         .collect()
 }
@@ -170,16 +144,5 @@ mod tests {
         ] {
             assert_eq!(fate(&found(exists, refused), existing), word);
         }
-    }
-
-    #[test]
-    fn a_rank_without_an_answer_would_fail() {
-        let silent = Failure::on(2, libc::ETIMEDOUT, "gave no answer in time");
-        let answers = Answers {
-            ranks: [(2, Err(silent.clone()))].into(),
-            why: None,
-            hosts: vec![],
-        };
-        assert_eq!(verdicts(&answers, 1)[0].failure(), Some(&silent));
     }
 }

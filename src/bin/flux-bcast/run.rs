@@ -101,10 +101,22 @@ pub(crate) fn job(args: &Args, name: Option<&str>) -> Result<Job, Failed> {
 }
 
 fn send(args: &Args, words: &Words) -> Result<(), Failed> {
+    let (connection, send) = request(args, words)?;
+    let name = send.terms.target.name.clone();
+    let summary = drive::transfer(&connection, &name, args, |handle, listener| {
+        Client::start(handle, send, listener)
+    })?;
+    if summary.libs > 0 && !args.json {
+        output::library_path(&summary, summary.libs);
+    }
+    report(args, &summary)
+}
+
+/// What is sent from here, and the connection to where it goes.
+pub(crate) fn request(args: &Args, words: &Words) -> Result<(Connection, Send), Failed> {
     // Wrong options are found before the job is looked for.
     let cargo = sources::cargo(args, words, sources::tuning(args)?.chunk)?;
     let (connection, terms) = terms(args, words)?;
-    let name = terms.target.name.clone();
     let send = Send {
         terms,
         source: cargo.source,
@@ -114,13 +126,7 @@ fn send(args: &Args, words: &Words) -> Result<(), Failed> {
         checksum: args.checksum,
         libs: cargo.libs,
     };
-    let summary = drive::transfer(&connection, &name, args, |handle, listener| {
-        Client::start(handle, send, listener)
-    })?;
-    if summary.libs > 0 && !args.json {
-        output::library_path(&summary, summary.libs);
-    }
-    report(args, &summary)
+    Ok((connection, send))
 }
 
 fn from(args: &Args, words: &Words, rank: u32) -> Result<(), Failed> {
