@@ -34,7 +34,7 @@ pub mod flux;
 pub mod hostlist;
 pub mod idset;
 pub mod kary;
-mod plugin;
+pub mod plugin;
 pub mod pmi;
 pub mod sockets;
 pub mod transfer;

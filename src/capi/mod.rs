@@ -17,7 +17,6 @@
 //! - strings for the caller are made once, with the result, and live in the
 //!   transfer.
 
-mod answers;
 mod functions;
 mod options;
 mod opts;

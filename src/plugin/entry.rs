@@ -29,6 +29,16 @@ const NAME: &str = "bcast";
 #[unsafe(no_mangle)]
 #[allow(unreachable_pub, reason = "exported to C by name")]
 pub unsafe extern "C" fn flux_plugin_init(p: *mut flux_plugin_t) -> c_int {
+    // SAFETY: as the caller vouches.
+    unsafe { load(p, |_| Ok(())) }
+}
+
+/// Makes `p` this plugin, which `more` may then add to. Returns 0, or -1 with
+/// errno set.
+///
+/// # Safety
+/// As for [`flux_plugin_init`].
+pub unsafe fn load(p: *mut flux_plugin_t, more: impl FnOnce(Plugin) -> Result<()>) -> c_int {
     guard::guard(|| -> std::result::Result<c_int, Errno> {
         guard::install_panic_hook();
         if let Err(error) = host::init_plugin() {
@@ -42,7 +52,7 @@ pub unsafe extern "C" fn flux_plugin_init(p: *mut flux_plugin_t) -> c_int {
         // SAFETY: the host passes the handle of this plugin, and destroys it
         // only after its handlers and its state are gone.
         let plugin = unsafe { Plugin::from_raw(p) }.map_err(|error| error.errno())?;
-        match init(plugin) {
+        match init(plugin).and_then(|()| more(plugin)) {
             Ok(()) => Ok(0),
             Err(error) => {
                 if let Ok(shell) = plugin.shell() {

@@ -9,3 +9,5 @@ pub(crate) mod bcast;
 mod entry;
 pub(crate) mod pmi;
 mod upmi;
+
+pub use entry::load;

@@ -487,6 +487,20 @@ static void silent (void)
     begun (open_plain ());
 }
 
+/* What makes a plugin with faults panic on rank 1 (see t/t4001-panic.t). */
+static void panic (void)
+{
+    static const char *const methods[] = { "fault", "list", "fault" };
+    flux_future_t *f[3];
+
+    /* All at once: the job will not last. */
+    for (int i = 0; i < 3; i++)
+        OK ((f[i] = flux_rpc (h, topic (methods[i]), NULL, 1, 0)) != NULL);
+    refused (f[0], ECANCELED, "");
+    refused (f[1], ENOTRECOVERABLE, "internal error");
+    refused (f[2], ENOTRECOVERABLE, "internal error");
+}
+
 /* A job that is being started is told to go on. */
 static void release (void)
 {
@@ -531,7 +545,8 @@ static const struct {
 } attacks[] = {
     { "junk", junk },     { "limits", limits }, { "streams", streams },
     { "others", others }, { "crowd", crowd },   { "flood", flood },
-    { "release", release }, { "silent", silent }, { "replay", replay },
+    { "release", release }, { "silent", silent },
+    { "panic", panic }, { "replay", replay },
     { "unsigned", unsigned_requests },
 };
 
