@@ -1,9 +1,12 @@
 //! Any bytes at all: no panic, bounded memory, and still there afterwards.
+//!
+//! The corpus is replayed here; `t/fuzz` adds to it what it finds.
 
 use flux_bcast::pmi::LINE_MAX;
 use proptest::prelude::*;
 
 use crate::host::Job;
+use crate::script;
 
 /// Bytes that often look like the protocol.
 fn noise() -> impl Strategy<Value = Vec<u8>> {
@@ -98,6 +101,7 @@ fn survive(streams: &[Vec<u8>; 2], piece: usize, groups: bool) {
         replies <= lines + 3 * 2,
         "at most one reply each, four to a handshake"
     );
+    assert_eq!(host.peers, 0, "there is no other shell");
     assert!(host.warnings.len() <= 33);
     // Still alive for a client that behaves.
     host.join(7, 0);
@@ -129,6 +133,7 @@ fn corpus_of_byte_streams() {
     assert!(names.len() >= 10, "the corpus is there");
     for name in names {
         let bytes = std::fs::read(&name).unwrap();
+        script::survive(&bytes);
         for piece in [1, 13, 4096] {
             for groups in [false, true] {
                 survive(&[bytes.clone(), bytes.clone()], piece, groups);

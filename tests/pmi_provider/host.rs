@@ -14,11 +14,15 @@ pub(crate) struct Host {
     pub(crate) warnings: Vec<String>,
     pub(crate) aborts: Vec<(Option<u32>, i32, String)>,
     pub(crate) grace: usize,
+    /// Messages to other shells, which do not exist here.
+    pub(crate) peers: usize,
 }
 
 #[derive(Clone, Copy)]
 pub(crate) struct Job {
     pub(crate) size: u32,
+    /// The ranks are spread over so many shells, of which this is the first.
+    pub(crate) shells: u32,
     pub(crate) lanes: u32,
     pub(crate) groups: bool,
     pub(crate) limits: Limits,
@@ -28,6 +32,7 @@ impl Job {
     pub(crate) fn of(size: u32) -> Self {
         Self {
             size,
+            shells: 1,
             lanes: 2,
             groups: false,
             limits: Limits::for_size(size),
@@ -35,11 +40,16 @@ impl Job {
     }
 
     pub(crate) fn start(self) -> Host {
-        let ranks: Vec<u32> = (0..self.size).collect();
-        let map = mapping::process_mapping(&vec![0; ranks.len()]).unwrap();
+        let shell_of_rank: Vec<u32> = (0..self.size)
+            .map(|rank| rank * self.shells / self.size)
+            .collect();
+        let ranks: Vec<u32> = (0..self.size)
+            .filter(|&rank| shell_of_rank[rank as usize] == 0)
+            .collect();
+        let map = mapping::process_mapping(&shell_of_rank).unwrap();
         let provider = Provider::new(Config {
             shell: 0,
-            shell_of_rank: vec![0; ranks.len()],
+            shell_of_rank,
             k: 2,
             batch: 4096,
             kvsname: b"kvs_1".to_vec(),
@@ -55,6 +65,7 @@ impl Job {
             warnings: Vec::new(),
             aborts: Vec::new(),
             grace: 0,
+            peers: 0,
         }
     }
 }
@@ -69,7 +80,7 @@ impl Host {
                 Action::Log(Level::Debug, _) => {}
                 Action::Abort { rank, code, text } => self.aborts.push((rank, code, text)),
                 Action::Grace => self.grace += 1,
-                Action::Peer { .. } => panic!("there is no other shell"),
+                Action::Peer { .. } => self.peers += 1,
             }
         }
     }
