@@ -101,6 +101,15 @@ impl fmt::Display for Errno {
     }
 }
 
+/// What went wrong: the text of `strerror(3)` alone, without the standard
+/// library's note, or the words of whoever made the error.
+pub fn reason(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(number) => Errno::or_eio(number).to_string(),
+        None => error.to_string(),
+    }
+}
+
 impl fmt::Debug for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}({})", self.name(), self.raw())

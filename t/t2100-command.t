@@ -74,8 +74,37 @@ test_expect_success '--checksum leaves out the ranks that have the file' '
 	jq -e "[.ranks[] | .state] == [\"done\", \"unchanged\", \"done\", \"unchanged\"]" out &&
 	job_has big "\$FLUX_JOB_TMPDIR/big" &&
 	test "$(stat -c %i "$(job_tmpdir 3)/big")" = "$before" &&
+	jq -e "[.bytes, (.ranks[] | .bytes)] == [1000000, 1000000, 0, 1000000, 0]" out &&
 	bcast --checksum -v "$JOBID" big >out &&
 	test "$(grep -c "(unchanged)$" out)" = 4
+'
+
+test_expect_success '--checksum: what was not sent is not counted' '
+	bcast --checksum --json "$JOBID" big >out &&
+	jq -e "[.bytes, (.ranks[] | .bytes)] == [0, 0, 0, 0, 0]" out &&
+	bcast --checksum --stats "$JOBID" big >out &&
+	grep -E "^2 [^ ]+ unchanged 0 0 " out &&
+	grep "^0 .* to 0 ranks in " out
+'
+
+test_expect_success '-v beside --json: where the copies are, on standard error' '
+	bcast --json -v "$JOBID" big beside/ --mkdir >out 2>err &&
+	jq -e ".errno == 0" out &&
+	grep -E "^flux-bcast: 3 [^ ]+ $(job_tmpdir 3)/beside/big$" err
+'
+
+test_expect_success 'two files: that the second is taken for the name of the copy is said' '
+	data_random 1000 first && data_random 1000 second && data_random 1000 third &&
+	bcast "$JOBID" first second 2>err &&
+	test_when_finished "bcast --remove \"\$JOBID\" second third" &&
+	grep "^flux-bcast: .second. is taken for the name of the copy" err &&
+	test "$(wc -l <err)" = 1 &&
+	job_has first "\$FLUX_JOB_TMPDIR/second" &&
+	bcast --force "$JOBID" first second ./ 2>err &&
+	job_has second "\$FLUX_JOB_TMPDIR/second" &&
+	bcast --force "$JOBID" first first 2>>err &&
+	bcast --dest=third "$JOBID" first 2>>err &&
+	test_must_be_empty err
 '
 
 test_expect_success '--checksum: a different file is refused, or replaced, as ever' '

@@ -49,6 +49,15 @@ test_expect_success 'directories that are missing' '
 	job_lacks "\$FLUX_JOB_TMPDIR/no"
 '
 
+test_expect_success 'a directory that is missing on one rank: the others are told of as well' '
+	for r in 0 1 3; do job_exec $r "mkdir \"\$FLUX_JOB_TMPDIR/most\"" || return 1; done &&
+	test_expect_code 1 bcast --dry-run "$JOBID" file most/f >out 2>err &&
+	grep "^flux-bcast: ERROR: rank 2 (.*No such file" err &&
+	for r in 0 1 3; do grep "^$r .* new .*/most/f$" out || return 1; done &&
+	grep -E "^2 [^ ]+ refused - -$" out &&
+	test "$(wc -l <out)" = 4
+'
+
 test_expect_success DAC 'a directory that may not be written' '
 	mkdir closed && chmod 555 closed &&
 	bcast_fails 1 --dry-run "$JOBID" file "$PWD/closed/f" &&

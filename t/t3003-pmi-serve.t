@@ -40,7 +40,23 @@ test_expect_success 'help and bad usage' '
 	test_expect_code 2 "$PORT" exec true 2>err &&
 	grep "neither PMI_ID nor PMI_SECRET" err &&
 	test_expect_code 2 env PMI_ID=0 "$PORT" check 2>err &&
-	grep "PMI_PORT is not set" err
+	grep "PMI_PORT is not set" err &&
+	test_expect_code 2 env -u PMI_ID -u PMI_PORT "$PORT" check 2>err &&
+	grep "PMI_PORT and PMI_ID are not set: .*-o pmi=port.*--port=HOST:PORT.*--id=ID" err &&
+	test "$(wc -l <err)" = 1
+'
+
+test_expect_success 'what cannot be reached or run is named, with the reason alone' '
+	test_expect_code 1 "$PORT" check --port=127.0.0.1:1 --id=0 2>err &&
+	grep "ERROR: connect to PMI_PORT 127.0.0.1:1: Connection refused$" err &&
+	test_expect_code 1 "$PORT" serve -H 127.0.0.2 -r ./no-rsh true 2>err &&
+	grep "ERROR: start ./no-rsh: No such file or directory (see --rsh-command)$" err &&
+	test_expect_code 127 "$PORT" serve -n 1 no-program 2>err &&
+	grep "ERROR: rank 0: no-program: command not found$" err &&
+	test_expect_code 127 "$PORT" serve -H 127.0.0.2 -r ./fake-rsh no-program 2>err &&
+	grep "ERROR: rank 0: no-program: command not found$" err &&
+	test_expect_code 1 env PMI_ID=0 PMI_PORT=127.0.0.1:1 "$PORT" exec true 2>err &&
+	grep "Connection refused$" err
 '
 
 test_expect_success 'ranks on this host find each other' '

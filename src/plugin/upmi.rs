@@ -105,7 +105,7 @@ impl State {
     fn initialize(&mut self, _: Input) -> std::result::Result<Value, String> {
         let (port, id) = self.address.as_ref().ok_or("not initialized")?;
         let stream = dial(port, TIMEOUT)?;
-        let text = |error: std::io::Error| error.to_string();
+        let text = |error: std::io::Error| crate::errno::reason(&error);
         stream.set_read_timeout(Some(TIMEOUT)).map_err(text)?;
         let handle = stream.try_clone().map_err(text)?;
         let mut client = Client::handshake(stream, *id).map_err(|error| error.to_string())?;

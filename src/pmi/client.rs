@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The connection broke.
-    #[error("PMI connection: {0}")]
+    #[error("PMI connection: {}", crate::errno::reason(.0))]
     Io(#[from] io::Error),
     /// The provider closed the connection.
     #[error("the PMI provider closed the connection")]

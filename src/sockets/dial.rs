@@ -3,6 +3,8 @@
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
+use crate::errno::reason;
+
 /// Connects to `port`, which is `host:port`, over IPv4.
 ///
 /// # Errors
@@ -12,7 +14,7 @@ pub fn dial(port: &str, timeout: Duration) -> Result<TcpStream, String> {
     let fail = |why: String| format!("connect to PMI_PORT {port}: {why}");
     let addrs = port
         .to_socket_addrs()
-        .map_err(|error| fail(error.to_string()))?;
+        .map_err(|error| fail(reason(&error)))?;
     let mut why = "no IPv4 address".to_owned();
     for addr in addrs.filter(SocketAddr::is_ipv4) {
         match TcpStream::connect_timeout(&addr, timeout) {
@@ -21,7 +23,7 @@ pub fn dial(port: &str, timeout: Duration) -> Result<TcpStream, String> {
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
             }
-            Err(error) => why = error.to_string(),
+            Err(error) => why = reason(&error),
         }
     }
     Err(fail(why))
@@ -39,9 +41,9 @@ mod tests {
         assert!(dial(&port, Duration::from_secs(5)).is_ok());
         drop(listener);
         let refused = dial(&port, Duration::from_secs(5)).unwrap_err();
-        assert!(
-            refused.starts_with(&format!("connect to PMI_PORT {port}: ")),
-            "{refused}"
+        assert_eq!(
+            refused,
+            format!("connect to PMI_PORT {port}: Connection refused")
         );
         assert!(dial("1234", Duration::from_secs(5)).is_err());
     }

@@ -31,7 +31,7 @@ pub enum Unknown {
     #[error("no local process owns the other end")]
     Nobody,
     /// The kernel could not be asked.
-    #[error("cannot ask the kernel for the owner: {0}")]
+    #[error("cannot ask the kernel for the owner: {}", crate::errno::reason(.0))]
     Io(#[from] io::Error),
 }
 

@@ -70,8 +70,12 @@ fn fate(found: &Found, existing: Existing) -> &'static str {
 
 fn print(answers: &Answers<Inspection>, existing: Existing) {
     for (rank, answer) in &answers.ranks {
-        let Ok(found) = answer else { continue };
         let host = output::host(&answers.hosts, *rank);
+        let Ok(found) = answer else {
+            // Why is among the errors.
+            output::line(&format!("{rank} {host} refused - -"));
+            continue;
+        };
         for copy in &found.copies {
             output::line(&format!(
                 "{rank} {host} {} {}-free {}",

@@ -112,8 +112,25 @@ fn copies(result: &RankResult) -> &[Placed] {
     }
 }
 
-/// One line for each copy: rank, host, path.
-pub(crate) fn placed(summary: &Summary) {
+/// Bytes that a rank was sent.
+fn sent(summary: &Summary, result: &RankResult) -> u64 {
+    if summary.unchanged.contains(result.rank) {
+        return 0;
+    }
+    copies(result).iter().map(|copy| copy.bytes).sum()
+}
+
+/// Ranks that were sent anything, and bytes that each of them was.
+fn sent_to(summary: &Summary) -> (usize, u64) {
+    let changed = |result: &&RankResult| !summary.unchanged.contains(result.rank);
+    match summary.results.iter().filter(changed).count() {
+        0 => (0, 0),
+        ranks => (ranks, summary.bytes),
+    }
+}
+
+/// One line for each copy: rank, host, path; given to `line`.
+pub(crate) fn placed(summary: &Summary, line: fn(&str)) {
     for result in &summary.results {
         let host = host(&summary.hosts, result.rank);
         let unchanged = if summary.unchanged.contains(result.rank) {
@@ -215,16 +232,16 @@ pub(crate) fn stats(summary: &Summary) {
             host(&summary.hosts, result.rank),
             state(summary, result),
             result.failure().map_or(0, |failure| failure.errno),
-            copies.iter().map(|copy| copy.bytes).sum::<u64>(),
+            sent(summary, result),
             seconds(copies),
         ));
     }
     let seconds = summary.elapsed.as_secs_f64();
-    let rate = summary.bytes as f64 / seconds.max(1e-9);
+    let (ranks, bytes) = sent_to(summary);
+    let rate = bytes as f64 / seconds.max(1e-9);
     line(&format!(
-        "{} to {} ranks in {seconds:.3} s, {}/s per rank",
-        show_size(summary.bytes),
-        summary.results.len(),
+        "{} to {ranks} ranks in {seconds:.3} s, {}/s per rank",
+        show_size(bytes),
         show_size(rate as u64),
     ));
 }
@@ -245,14 +262,14 @@ pub(crate) fn json(summary: &Summary) {
                 "errno": failure.map_or(0, |failure| failure.errno),
                 "error": failure.map(|failure| failure.full_text()),
                 "paths": paths,
-                "bytes": copies.iter().map(|copy| copy.bytes).sum::<u64>(),
+                "bytes": sent(summary, result),
                 "seconds": seconds(copies),
             })
         })
         .collect();
     let object = json!({
         "transfer": summary.transfer,
-        "bytes": summary.bytes,
+        "bytes": sent_to(summary).1,
         "seconds": summary.elapsed.as_secs_f64(),
         "errno": summary.why.as_ref().map_or(0, |why| why.errno),
         "error": summary.why.as_ref().map(|why| why.full_text()),

@@ -101,6 +101,10 @@ pub(crate) fn job(args: &Args, name: Option<&str>) -> Result<Job, Failed> {
 }
 
 fn send(args: &Args, words: &Words) -> Result<(), Failed> {
+    let exists = |path: &Path| path.is_file();
+    if let Some(hint) = words::doubtful_dest(words, args.dest.is_some(), exists) {
+        output::note(&hint);
+    }
     let (connection, send) = request(args, words)?;
     let name = send.terms.target.name.clone();
     let summary = drive::transfer(&connection, &name, args, |handle, listener| {
@@ -174,11 +178,15 @@ fn terms(args: &Args, words: &Words) -> Result<(Connection, Terms), Failed> {
 fn report(args: &Args, summary: &Summary) -> Result<(), Failed> {
     if args.json {
         output::json(summary);
+        // Beside the object, which has standard output for itself.
+        if args.verbose > 0 {
+            output::placed(summary, output::note);
+        }
     } else {
         if args.stats {
             output::stats(summary);
         } else if args.verbose > 0 {
-            output::placed(summary);
+            output::placed(summary, output::line);
         }
         if args.unique {
             output::directories(summary);

@@ -14,6 +14,7 @@ use flux_bcast::bcast::spec::Policy;
 use flux_bcast::client::Target;
 use flux_bcast::client::Terms;
 use flux_bcast::elf::Libs;
+use flux_bcast::errno::reason;
 use flux_bcast::file::Follow;
 use flux_bcast::file::Input;
 use flux_bcast::file::Origin;
@@ -101,7 +102,9 @@ fn standard_input(name: Option<RawName>, dest: Option<&OsStr>) -> Result<Input, 
     let stdin = std::io::stdin()
         .as_fd()
         .try_clone_to_owned()
-        .map_err(|error| Failed::Transfer(vec![format!("standard input: {error}")]))?;
+        .map_err(|error| {
+            Failed::Transfer(vec![format!("standard input: {}", reason(&error))])
+        })?;
     Ok(Input::new(Origin::Stream(stdin), Some(name)))
 }
 

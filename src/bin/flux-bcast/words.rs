@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::path::Path;
 
+use flux_bcast::bcast::name::RawName;
+
 /// The words by meaning.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Words {
@@ -97,6 +99,29 @@ pub(crate) fn sort(
     })
 }
 
+/// What to tell somebody who may have meant two sources: the second of two
+/// words is a destination, but also the name of a file here. `said` tells that
+/// it was given by an option.
+pub(crate) fn doubtful_dest(
+    words: &Words,
+    said: bool,
+    is_file: impl Fn(&Path) -> bool,
+) -> Option<String> {
+    let ([source], Some(dest), false) = (&words.sources[..], &words.dest, said) else {
+        return None;
+    };
+    // Of the same name everywhere: that is what a copy is for.
+    let named = Path::new(source).file_name() == Path::new(dest).file_name();
+    if named || !is_file(Path::new(dest)) {
+        return None;
+    }
+    let dest = RawName::from(Path::new(dest));
+    Some(format!(
+        "'{dest}' is taken for the name of the copy, and there is a file of that name here; \
+         to send both, add a directory (such as ./) as DEST"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,6 +174,24 @@ mod tests {
             sorted("f1 a b", None, Some("d")).unwrap(),
             words(Some("f1"), &["a", "b"], Some("d"))
         );
+    }
+
+    #[test]
+    fn two_files() {
+        let hint = |line: &str, dest: Option<&str>| {
+            let words = sorted(line, None, dest).unwrap();
+            doubtful_dest(&words, dest.is_some(), |path| path != Path::new("new"))
+        };
+        assert!(hint("f1 a b", None).unwrap().starts_with("'b' is taken"));
+        for (line, dest) in [
+            ("f1 a", None),
+            ("f1 a new", None),
+            ("f1 a /d/a", None),
+            ("f1 a b c", None),
+            ("f1 a b", Some("c")),
+        ] {
+            assert_eq!(hint(line, dest), None, "{line}");
+        }
     }
 
     #[test]

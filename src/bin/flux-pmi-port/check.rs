@@ -2,6 +2,7 @@
 
 use std::net::TcpStream;
 
+use flux_bcast::errno::reason;
 use flux_bcast::pmi::client::Client;
 use flux_bcast::pmi::client::Reply;
 
@@ -14,13 +15,12 @@ use crate::output;
 const LINE_MAX: usize = 1023;
 
 pub(crate) fn run(args: &Check) -> Result<(), Failed> {
-    let id = identity::id(args.id)?
-        .ok_or_else(|| Failed::Usage("PMI_ID is not set: use --id".to_owned()))?;
+    let id = identity::client_id(args.id, args.port.as_deref())?;
     let stream = identity::connect(args.port.as_deref(), args.timeout)?;
     let lost = |error: &dyn std::fmt::Display| Failed::Error(error.to_string());
     stream
         .set_read_timeout(Some(args.timeout))
-        .map_err(|error| lost(&error))?;
+        .map_err(|error| lost(&reason(&error)))?;
     let client = Client::handshake(stream, id).map_err(|error| lost(&error))?;
     let mut talk = Talk {
         client,

@@ -6,6 +6,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
+use flux_bcast::errno::Errno;
+use flux_bcast::errno::reason;
 use flux_bcast::pmi::client::Client;
 use rustix::io::FdFlags;
 
@@ -25,15 +27,16 @@ pub(crate) fn run(args: &Exec) -> Result<(), Failed> {
     let fail = |error: &dyn std::fmt::Display| Failed::Error(format!("PMI handshake: {error}"));
     stream
         .set_read_timeout(Some(TIMEOUT))
-        .map_err(|error| fail(&error))?;
+        .map_err(|error| fail(&reason(&error)))?;
     let client = Client::handshake(stream, id).map_err(|error| fail(&error))?;
     let (rank, size) = (client.rank, client.size);
     let stream = client.into_stream();
     stream
         .set_read_timeout(None)
-        .map_err(|error| fail(&error))?;
+        .map_err(|error| fail(&reason(&error)))?;
     let fd = OwnedFd::from(stream);
-    rustix::io::fcntl_setfd(&fd, FdFlags::empty()).map_err(|error| fail(&error))?;
+    rustix::io::fcntl_setfd(&fd, FdFlags::empty())
+        .map_err(|error| fail(&Errno::from(error)))?;
 
     let [program, rest @ ..] = &args.words[..] else {
         return Err(Failed::Usage("no program given".to_owned()));
@@ -51,7 +54,8 @@ pub(crate) fn run(args: &Exec) -> Result<(), Failed> {
         .env("PMI_SIZE", size.to_string())
         .exec();
     Err(Failed::Error(format!(
-        "{}: {error}",
-        program.to_string_lossy()
+        "{}: {}",
+        program.to_string_lossy(),
+        reason(&error)
     )))
 }

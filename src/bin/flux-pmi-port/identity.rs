@@ -3,6 +3,7 @@
 use std::net::TcpStream;
 use std::time::Duration;
 
+use flux_bcast::errno::Errno;
 use flux_bcast::hostlist;
 use flux_bcast::pmi::Ids;
 use flux_bcast::sockets::dial::dial;
@@ -41,6 +42,22 @@ pub(crate) fn id(given: Option<i64>) -> Result<Option<i64>, Failed> {
                 .map_err(|_| Failed::Usage(format!("PMI_ID '{id}' is no number")))
         })
         .transpose()
+}
+
+/// The id of a client that speaks to the provider at `port`; or what is missing,
+/// all at once.
+pub(crate) fn client_id(given: Option<i64>, port: Option<&str>) -> Result<i64, Failed> {
+    let no_port = port.is_none() && env("PMI_PORT").is_none();
+    let missing = match (no_port, id(given)?) {
+        (false, Some(id)) => return Ok(id),
+        (true, None) => "PMI_PORT and PMI_ID are not set",
+        (true, Some(_)) => "PMI_PORT is not set",
+        (false, None) => "PMI_ID is not set",
+    };
+    Err(Failed::Usage(format!(
+        "{missing}: run it as a task of a job (flux run -o pmi=port flux pmi-port check) or give \
+         --port=HOST:PORT and --id=ID"
+    )))
 }
 
 /// The id that follows from the secret and the rank.
@@ -114,7 +131,12 @@ fn first_line() -> Result<String, Failed> {
             Ok(1) if byte[0] != b'\n' => line.push(byte[0]),
             Ok(_) => break,
             Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(Failed::Error(format!("read the secret: {error}"))),
+            Err(error) => {
+                return Err(Failed::Error(format!(
+                    "read the secret: {}",
+                    Errno::from(error)
+                )));
+            }
         }
     }
     String::from_utf8(line).map_err(|_| Failed::Usage("the secret is not text".to_owned()))

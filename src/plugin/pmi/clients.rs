@@ -82,8 +82,9 @@ impl Inner {
 
     /// Stops accepting for a while: the listener would be ready all the time.
     fn pause(&self, error: &std::io::Error) {
+        let why = crate::errno::reason(error);
         self.log()
-            .warn(format_args!("cannot accept a client: {error}"));
+            .warn(format_args!("cannot accept a client: {why}"));
         let mut watches = self.watches.borrow_mut();
         if let Some(listener) = &watches.listener {
             listener.stop();

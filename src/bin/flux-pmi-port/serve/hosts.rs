@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::net::ToSocketAddrs;
 use std::net::UdpSocket;
 
+use flux_bcast::errno::reason;
 use flux_bcast::hostlist;
 
 use crate::output;
@@ -89,7 +90,7 @@ impl Hosts {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
             .and_then(|socket| socket.connect(SocketAddr::new(to, 9)).map(|()| socket))
             .and_then(|socket| socket.local_addr())
-            .map_err(|error| format!("no route to {first}: {error}: {hint}"))?;
+            .map_err(|error| format!("no route to {first}: {}: {hint}", reason(&error)))?;
         match socket.ip() {
             IpAddr::V4(addr) => Ok(addr),
             IpAddr::V6(_) => Err(format!("no IPv4 route to {first}: {hint}")),

@@ -28,9 +28,14 @@ pub(super) struct Prepared {
     pub(super) input: String,
 }
 
+/// What runs the programs here.
+pub(super) const SHELL: &str = "/bin/sh";
+
 /// Runs "$@" with empty input; ends it when our own input ends. The program
 /// gets a session of its own, so that all of its processes can be reached.
 const WRAPPER: &str = "IFS= read -r PMI_ID || exit 126; export PMI_ID; unset PMI_FD PMI_SPAWNED; \
+     command -v \"$1\" >/dev/null 2>&1 || { \
+     echo \"flux-pmi-port: ERROR: rank $PMI_RANK: $1: command not found\" >&2; exit 127; }; \
      exec 3<&0 </dev/null; \
      if command -v setsid >/dev/null 2>&1; then setsid \"$@\" 3<&- & else \"$@\" 3<&- & fi; \
      p=$!; \
@@ -51,7 +56,7 @@ impl Launch {
         vars.push(("PMI_RANK", rank.to_string()));
         let mut command = match host {
             None => {
-                let mut command = Command::new("/bin/sh");
+                let mut command = Command::new(SHELL);
                 command.args(["-c", WRAPPER, "sh"]).args(&args.words);
                 command
             }

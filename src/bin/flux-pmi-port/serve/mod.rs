@@ -8,6 +8,8 @@ use std::net::Ipv4Addr;
 use std::net::SocketAddr;
 use std::net::SocketAddrV4;
 
+use flux_bcast::errno::Errno;
+use flux_bcast::errno::reason;
 use flux_bcast::hostlist;
 use flux_bcast::pmi::BATCH_BYTES;
 use flux_bcast::pmi::Config;
@@ -47,10 +49,10 @@ pub(crate) fn run(args: Serve) -> Result<(), Failed> {
         None => hosts.local_address().map_err(Failed::Error)?,
     };
     let sockets = Sockets::listen(SocketAddrV4::new(bind, 0))
-        .map_err(|error| Failed::Error(format!("listen on {bind}: {error}")))?;
+        .map_err(|error| Failed::Error(format!("listen on {bind}: {}", reason(&error))))?;
     let addr = sockets
         .local_addr()
-        .map_err(|error| Failed::Error(error.to_string()))?;
+        .map_err(|error| Failed::Error(reason(&error)))?;
     let secret = secret()?;
     let ids = Ids::from_secret(secret.as_bytes(), size, LANES);
     let provider = Provider::new(config(&hosts, &secret, ids.clone(), args.pmi12));
@@ -94,7 +96,10 @@ fn secret() -> Result<String, Failed> {
     match rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty()) {
         Ok(16) => Ok(bytes.iter().map(|b| format!("{b:02x}")).collect()),
         Ok(_) => Err(Failed::Error("too few random bytes".to_owned())),
-        Err(error) => Err(Failed::Error(format!("get random bytes: {error}"))),
+        Err(error) => Err(Failed::Error(format!(
+            "get random bytes: {}",
+            Errno::from(error)
+        ))),
     }
 }
 

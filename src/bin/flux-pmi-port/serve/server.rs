@@ -21,6 +21,8 @@ use std::time::Instant;
 
 use crossbeam_channel::Receiver;
 use crossbeam_channel::Sender;
+use flux_bcast::errno::Errno;
+use flux_bcast::errno::reason;
 use flux_bcast::pmi::Action;
 use flux_bcast::pmi::ConnId;
 use flux_bcast::pmi::Level;
@@ -89,7 +91,8 @@ impl<'a> Server<'a> {
         sockets: Sockets,
         allowed: BTreeSet<IpAddr>,
     ) -> Result<Self, Failed> {
-        let wake = std::io::pipe().map_err(|error| Failed::Error(format!("pipe: {error}")))?;
+        let wake = std::io::pipe()
+            .map_err(|error| Failed::Error(format!("pipe: {}", reason(&error))))?;
         Ok(Self {
             args,
             provider,
@@ -118,7 +121,15 @@ impl<'a> Server<'a> {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
         }
         let name = command.get_program().to_string_lossy().into_owned();
-        let fail = |error: std::io::Error| Failed::Error(format!("start {name}: {error}"));
+        // The rsh command, unless it is a shell here.
+        let hint = if name == super::launch::SHELL {
+            ""
+        } else {
+            " (see --rsh-command)"
+        };
+        let fail = |error: std::io::Error| {
+            Failed::Error(format!("start {name}: {}{hint}", reason(&error)))
+        };
         let mut child = command.spawn().map_err(fail)?;
         let mut stdin = child.stdin.take();
         if let Some(pipe) = &mut stdin {
@@ -154,7 +165,7 @@ impl<'a> Server<'a> {
     pub(super) fn run(mut self) -> Result<(), Failed> {
         while self.children.iter().any(|child| !child.done) {
             self.turn()
-                .map_err(|error| Failed::Error(format!("poll: {error}")))?;
+                .map_err(|error| Failed::Error(format!("poll: {}", Errno::from(error))))?;
         }
         for copier in self.copiers.drain(..) {
             let _ = copier.join();
@@ -258,7 +269,7 @@ impl<'a> Server<'a> {
                 }
                 Ok(None) => return,
                 Err(error) => {
-                    output::note(&format!("cannot accept a client: {error}"));
+                    output::note(&format!("cannot accept a client: {}", reason(&error)));
                     self.accepting = false;
                     return self.later(PAUSE, Due::Accept);
                 }
@@ -342,7 +353,7 @@ impl<'a> Server<'a> {
             let code = match &status {
                 Ok(status) => code(*status),
                 Err(error) => {
-                    output::error(&format!("wait for {who}: {error}"));
+                    output::error(&format!("wait for {who}: {}", reason(error)));
                     1
                 }
             };
