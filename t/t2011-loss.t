@@ -15,10 +15,12 @@ test_expect_success 'set up' '
 
 # begin NAME [OPTION...]: a job of 8 shells, shell 5 stopped, a transfer into to/
 # that shell 0 has data of.
+begin_options="-o exit-timeout=1s"
 begin() {
 	begin_name=$1
 	shift
-	job_start "$begin_name" 8 -o exit-timeout=1s &&
+	# shellcheck disable=SC2086 # several words
+	job_start "$begin_name" 8 $begin_options &&
 	kill -STOP "$(job_shell 5)" &&
 	bcast_background "$begin_name" "$@" "$JOBID" big "$PWD/to/big.{{node.id}}" &&
 	transfer_begun 0 "$PWD/to"
@@ -57,7 +59,76 @@ test_expect_success 'an interior shell is killed while one below it is stopped' 
 	after
 '
 
+# without NAME WHO RANK...: the transfer begun as NAME lost these ranks, which the
+# message calls WHO, and no other.
+without() {
+	without_name=$1
+	grep "^flux-bcast: ERROR: $2 (" "$without_name.err" &&
+	test "$(grep -c "^flux-bcast: ERROR: rank" "$without_name.err")" = 1 || return 1
+	shift 2
+	for r in $(job_ranks); do
+		case " $* " in
+		*" $r "*)
+			test ! -e "to/big.$r" || return 1
+			;;
+		*)
+			cmp big "to/big.$r" || return 1
+			;;
+		esac
+	done
+	rm to/*
+}
+
+# over RANK...: the job, which does not end by itself, goes on without these
+# ranks; it is cancelled, and nothing of the transfer is left.
+over() {
+	nothing_open "$PWD/to" "$(job_ranks | grep -vxF "$(printf "%s\n" "$@")")" &&
+	{ run_timeout 30 flux cancel "$JOBID" || true; } &&
+	after
+}
+
+test_expect_success '--partial: an interior shell is killed, and it alone is lost' '
+	begin_options="-o exit-timeout=none" &&
+	begin adopted -k 2 --partial &&
+	kill -KILL "$(job_shell 1)" &&
+	kill -CONT "$(job_shell 5)" &&
+	bcast_ends adopted 1 &&
+	without adopted "rank 1" 1 &&
+	over 1
+'
+
+test_expect_success '--partial: so is one that is killed while a shell below it is stopped' '
+	begin held -k 2 --partial &&
+	kill -KILL "$(job_shell 2)" &&
+	sleep 2 &&
+	kill -CONT "$(job_shell 5)" &&
+	bcast_ends held 1 &&
+	without held "rank 2" 2 &&
+	over 2
+'
+
+test_expect_success '--partial: so are two that feed nobody in common' '
+	begin several -k 2 --partial &&
+	kill -KILL "$(job_shell 1)" "$(job_shell 2)" &&
+	kill -CONT "$(job_shell 5)" &&
+	bcast_ends several 1 &&
+	without several "ranks 1-2" 1 2 &&
+	over 1 2
+'
+
+test_expect_success '--partial: so is one that is stopped for good' '
+	begin silent -k 2 --partial &&
+	kill -STOP "$(job_shell 1)" &&
+	kill -CONT "$(job_shell 5)" &&
+	bcast_ends silent 1 &&
+	grep "^flux-bcast: ERROR: rank 1 (.*no sign of life" silent.err &&
+	without silent "rank 1" 1 &&
+	kill -KILL "$(job_shell 1)" &&
+	over 1
+'
+
 test_expect_success 'the leader is killed' '
+	begin_options="-o exit-timeout=1s" &&
 	begin leader &&
 	kill -KILL "$(job_shell 0)" &&
 	kill -CONT "$(job_shell 5)" &&

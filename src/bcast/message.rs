@@ -200,6 +200,13 @@ pub struct Open {
     /// The signed terms, see [`super::warrant`], in an instance of another user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warrant: Option<String>,
+    /// Whoever fed the receiver is lost, and the sender offers to go on in its
+    /// place: it still has the frame of this number and all later ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume: Option<u64>,
+    /// Should the sender be lost, somebody will make that offer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub heir: bool,
 }
 
 /// What a shell tells the one that feeds it.
@@ -210,6 +217,12 @@ pub enum Up {
     Ready {
         /// Window in bytes.
         window: u64,
+    },
+    /// The offer to go on is accepted; how far it has come. What was said to the
+    /// lost one follows once more.
+    Resume {
+        /// Number of the frame expected next.
+        seq: u64,
     },
     /// Every healthy rank below has taken this much.
     Progress {

@@ -58,6 +58,8 @@ impl Origin {
         let relay = Relay::new(
             Config {
                 watch_upstream: false,
+                partial,
+                heir: false,
                 ..config
             },
             now,
@@ -98,6 +100,11 @@ impl Origin {
     /// Bytes of the frames held in memory.
     pub fn held_bytes(&self) -> u64 {
         self.relay.held_bytes()
+    }
+
+    /// Bytes of the frames that are kept for the children of children.
+    pub fn kept_bytes(&self) -> u64 {
+        self.relay.kept_bytes()
     }
 
     /// Takes one input; what is to be done is appended to `out`.
@@ -151,7 +158,7 @@ impl Origin {
                     }
                 }
                 Up::Prepared => self.prepared(now, out),
-                Up::Ready { .. } | Up::Progress { .. } | Up::Done(_) => {}
+                Up::Ready { .. } | Up::Resume { .. } | Up::Progress { .. } | Up::Done(_) => {}
             }
         }
     }
@@ -207,6 +214,8 @@ mod tests {
             window: 200,
             stall: Duration::from_secs(30),
             watch_upstream: true,
+            partial: false,
+            heir: false,
         };
         Origin::new(config, ranks.len(), false, timeout, 0, out)
     }

@@ -391,6 +391,8 @@ impl Inner {
             total: self.totals.exact.then_some(self.totals.allocated),
             names: self.names.clone(),
             warrant: None,
+            resume: None,
+            heir: false,
         };
         link.sign_terms(&mut open)?;
         let weak = self.me.clone();
@@ -409,7 +411,10 @@ impl Inner {
                         Self::tell(&this, ClientEvent::Progress(bytes));
                     }
                     DriverEvent::Ended { results, why } => Self::end(&this, results, why),
-                    DriverEvent::Placed(_) | DriverEvent::Finished => {}
+                    DriverEvent::Placed(_)
+                    | DriverEvent::Accepted
+                    | DriverEvent::Declined
+                    | DriverEvent::Finished => {}
                 }
             }),
         };

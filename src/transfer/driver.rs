@@ -37,12 +37,16 @@ use crate::bcast::report::Placed;
 use crate::bcast::report::RankResult;
 use crate::bcast::tree::Tree;
 use crate::errno::Errno;
+use crate::flux::error::Error;
 use crate::flux::error::Result;
 use crate::flux::handle::Handle;
 use crate::flux::message::Request;
 use crate::flux::message::Stream;
 use crate::flux::reactor::Reactor;
 use crate::flux::reactor::TimerWatcher;
+
+/// What those hear whose place another has taken.
+const TAKEN: &str = "another feeds it in its place";
 
 /// What the owner of a driver hears.
 #[derive(Debug)]
@@ -59,6 +63,10 @@ pub enum DriverEvent {
         /// Why it was called off.
         why: Option<Failure>,
     },
+    /// Whoever made the offer to go on is the one that feeds us now.
+    Accepted,
+    /// The offer is refused.
+    Declined,
     /// Nothing more comes; the driver can be dropped.
     Finished,
 }
@@ -98,6 +106,8 @@ pub struct Driver {
     place: Option<Place>,
     writer: Option<Writer>,
     upstream: Upstream,
+    /// Who offers to take the place of upstream.
+    suitor: Option<Stream>,
     listener: Listener,
     inputs: VecDeque<Input>,
     events: Vec<DriverEvent>,
@@ -196,6 +206,8 @@ impl Driver {
             window: setup.open.tuning.window,
             stall: Duration::from_secs_f64(setup.open.tuning.stall),
             watch_upstream: matches!(upstream, Upstream::Remote { .. }),
+            partial: setup.open.partial,
+            heir: setup.open.heir,
         };
         let mut out = Vec::new();
         let machine = machine(config, 0, &mut out);
@@ -210,6 +222,7 @@ impl Driver {
                 place: setup.place,
                 writer: None,
                 upstream,
+                suitor: None,
                 listener: setup.listener,
                 inputs: VecDeque::new(),
                 events: Vec::new(),
@@ -276,6 +289,39 @@ impl Driver {
         Self::feed(this, input);
     }
 
+    /// Somebody offers to take the place of the one that feeds us; answered when
+    /// that one is lost, or with [`Driver::results`] at the end.
+    ///
+    /// # Errors
+    /// The request is not a streaming one; it is answered then.
+    pub fn offer(this: &Rc<RefCell<Self>>, request: Request, heir: bool) -> Result<()> {
+        let stream = request.into_stream()?;
+        if let Ok(mut driver) = this.try_borrow_mut() {
+            // The latest one knows best.
+            if let Some(old) = driver.suitor.replace(stream) {
+                let _ = old.fail_with(&Error::with_text(Errno::EPERM, TAKEN));
+            }
+        }
+        Self::feed(this, Input::Offer { heir });
+        Ok(())
+    }
+
+    /// Whoever made the offer is gone.
+    pub fn offer_gone(this: &Rc<RefCell<Self>>) {
+        if let Ok(mut driver) = this.try_borrow_mut() {
+            driver.suitor = None;
+        }
+        Self::feed(this, Input::OfferGone);
+    }
+
+    /// What became of all ranks here and below, when nothing more comes.
+    pub fn results(&self) -> &[RankResult] {
+        match &self.machine {
+            Machine::Relay(relay) => relay.results(),
+            Machine::Origin(_) => &[],
+        }
+    }
+
     /// A shell is known to be lost: if it is fed from here, it is given up.
     pub fn lost(this: &Rc<RefCell<Self>>, rank: u32, text: &str) {
         let child = this
@@ -331,7 +377,12 @@ impl Driver {
 
     fn carry_out(&mut self, output: Output) {
         match output {
-            Output::OpenChild(child) => self.open_child(child),
+            Output::OpenChild(child) => self.open_child(child, None),
+            Output::AdoptChild { child, tree, first } => {
+                self.children.push(tree);
+                self.edges.push(None);
+                self.open_child(child, Some(first));
+            }
             Output::SendFrame { child, frame } => {
                 self.with_edge(child, |edge| edge.send(&frame));
             }
@@ -349,11 +400,30 @@ impl Driver {
             Output::SinkAbort => self.sink(Writer::abort),
             Output::Up(up) => self.up(up),
             Output::Ack { bytes } => self.ack(bytes),
+            Output::Accept => self.accept(),
+            Output::Decline => {
+                if let Some(suitor) = self.suitor.take() {
+                    let text = "the one that feeds it is well";
+                    let _ = suitor.fail_with(&Error::with_text(Errno::EBUSY, text));
+                }
+                self.events.push(DriverEvent::Declined);
+            }
             Output::Finished => self.finished(),
         }
     }
 
-    fn open_child(&mut self, child: usize) {
+    fn accept(&mut self) {
+        if let Upstream::Remote { stream, .. } = &mut self.upstream
+            && let Some(suitor) = self.suitor.take()
+            && let Some(old) = stream.replace(suitor)
+        {
+            // Should it be alive, it must not look after our children.
+            let _ = old.fail_with(&Error::with_text(Errno::EPERM, TAKEN));
+        }
+        self.events.push(DriverEvent::Accepted);
+    }
+
+    fn open_child(&mut self, child: usize, resume: Option<u64>) {
         let Some(tree) = self.children.get(child).cloned() else {
             return;
         };
@@ -376,6 +446,9 @@ impl Driver {
         });
         let open = Open {
             tree,
+            resume,
+            // Whoever feeds us goes on in our place.
+            heir: self.open.partial && matches!(self.upstream, Upstream::Remote { .. }),
             ..self.open.clone()
         };
         let edge = match self.network.link(rank) {
@@ -486,6 +559,10 @@ impl Driver {
             for request in frames.drain(..) {
                 let _ = request.respond();
             }
+        }
+        if let Some(suitor) = self.suitor.take() {
+            let _ = suitor.respond_json(&Up::Done(self.results().to_vec()));
+            let _ = suitor.finish();
         }
         self.upstream = Upstream::Reader(None);
         self._ticker = None;

@@ -42,7 +42,10 @@ pub(crate) fn survive(input: &[u8]) {
         0 => frame(rest),
         1 => frame(&sealed(rest)),
         2 => json(rest),
-        _ => relay(rest),
+        _ => {
+            relay(rest, false);
+            relay(rest, true);
+        }
     }
 }
 
@@ -154,8 +157,9 @@ const WINDOW: u64 = 1000;
 
 /// A relay with a sink and two children, and neighbours that keep to no rule.
 /// The input is cut at each byte 0xff; the first byte of each piece, modulo 14,
-/// says what it is. The sink is ours and keeps to the rules.
-fn relay(input: &[u8]) {
+/// says what it is; the last ones are offers to take the place of upstream. The
+/// sink is ours and keeps to the rules.
+fn relay(input: &[u8], partial: bool) {
     let mut out = Vec::new();
     let config = Config {
         local: Some(0),
@@ -166,6 +170,8 @@ fn relay(input: &[u8]) {
         window: WINDOW,
         stall: Duration::from_secs(30),
         watch_upstream: true,
+        partial,
+        heir: partial,
     };
     let mut now = 0;
     let mut relay = Relay::new(config, now, &mut out);
@@ -186,9 +192,17 @@ fn relay(input: &[u8]) {
             });
         }
         let number = rest.first().copied().unwrap_or_default();
-        let child = usize::from(number % 3);
+        // Those of a lost child come after the two.
+        let child = usize::from(number % 6);
         let failure = || Failure::on(9, i32::from(number), "x");
         let input = match what % 14 {
+            _ if what >= 0xf0 => match what % 3 {
+                0 => Input::Offer {
+                    heir: number & 1 == 1,
+                },
+                1 => Input::OfferAborted(failure()),
+                _ => Input::OfferGone,
+            },
             0 | 1 => {
                 let mut bytes = sealed(rest);
                 if what % 14 == 0 {

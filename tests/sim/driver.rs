@@ -1,15 +1,20 @@
 //! What a driver does between its machine, the network and the disk.
 
 use flux_bcast::bcast::message::Up;
+use flux_bcast::bcast::relay::Config;
 use flux_bcast::bcast::relay::Input;
 use flux_bcast::bcast::relay::Millis;
 use flux_bcast::bcast::relay::Output;
 use flux_bcast::bcast::relay::Relay;
 use flux_bcast::bcast::relay::SinkEvent;
 use flux_bcast::bcast::report::Failure;
+use flux_bcast::bcast::report::RankResult;
+use flux_bcast::bcast::tree::Tree;
 
 use super::node::Answer;
 use super::node::Event;
+use super::node::Fed;
+use super::node::Feeder;
 use super::node::Machine;
 use super::node::Payload;
 use super::node::Request;
@@ -24,7 +29,7 @@ impl World<'_> {
     /// An event at a process that runs.
     pub(crate) fn live(&mut self, node: usize, event: Event) -> Check {
         match event {
-            Event::Request(request) => self.request(node, request),
+            Event::Request(from, request) => self.request(node, from, request),
             Event::Answer(child, answer) => {
                 if matches!(answer, Answer::Says(Up::Done(_))) {
                     // Even if it lies: nothing more is sent there.
@@ -74,23 +79,89 @@ impl World<'_> {
         }
     }
 
-    fn request(&mut self, node: usize, request: Request) -> Check {
-        if let Request::Open(tree) = request {
-            let mut out = Vec::new();
-            let config = self.config(node, tree.children());
-            let relay = Relay::new(config, self.now, &mut out);
-            self.nodes[node].machine = Some(Machine::Relay(Box::new(relay)));
-            self.after(TICK, node, Event::Tick);
-            return self.act(node, out);
+    fn open(&mut self, node: usize, from: Feeder, request: Request) -> Check {
+        let Request::Open { tree, resume, heir } = request else {
+            return Ok(());
+        };
+        let here = &mut self.nodes[node];
+        match (&here.machine, resume) {
+            (None, None | Some(0)) => {
+                here.parent = Some(from);
+                here.protocol.heir = heir;
+                let mut out = Vec::new();
+                let config = Config {
+                    heir,
+                    ..self.config(node, tree.children())
+                };
+                let relay = Relay::new(config, self.now, &mut out);
+                self.nodes[node].machine = Some(Machine::Relay(Box::new(relay)));
+                self.after(TICK, node, Event::Tick);
+                return self.act(node, out);
+            }
+            (Some(machine), Some(_)) if machine.is_finished() => {
+                let results = machine.results();
+                self.claim(node, &results)?;
+                self.answer_to(from, Answer::Says(Up::Done(results)));
+            }
+            (Some(_), Some(_)) => {
+                if let Some(old) = here.suitor.replace(from) {
+                    self.answer_to(old, Answer::Refused(libc::EPERM, "another came"));
+                }
+                return self.feed(node, Input::Offer { heir });
+            }
+            (Some(_), None) => {
+                self.answer_to(from, Answer::Refused(libc::EEXIST, "it is open"));
+            }
+            (None, Some(_)) => {
+                self.answer_to(from, Answer::Refused(libc::ESTALE, "no such transfer"));
+            }
+        }
+        Ok(())
+    }
+
+    /// From the one that offers to feed this process, or from a stranger.
+    fn foreign(&mut self, node: usize, from: Feeder, request: Request) -> Check {
+        let suitor = self.nodes[node].suitor == Some(from);
+        match request {
+            Request::Disconnect if suitor => {
+                self.nodes[node].suitor = None;
+                self.feed(node, Input::OfferGone)
+            }
+            Request::Abort(why) if suitor => {
+                self.answer_to(from, Answer::Alive);
+                self.feed(node, Input::OfferAborted(why))
+            }
+            Request::Ping if suitor => {
+                self.answer_to(from, Answer::Alive);
+                Ok(())
+            }
+            Request::Abort(_) => {
+                self.answer_to(from, Answer::Alive);
+                Ok(())
+            }
+            Request::Disconnect | Request::Data(Payload::Echo(_)) => Ok(()),
+            _ => {
+                self.answer_to(from, Answer::Refused(libc::EPERM, "another feeds it"));
+                Ok(())
+            }
+        }
+    }
+
+    fn request(&mut self, node: usize, from: Feeder, request: Request) -> Check {
+        if matches!(request, Request::Open { .. }) {
+            return self.open(node, from, request);
         }
         if !self.nodes[node].is_busy() {
-            self.refuse(node, Event::Request(request), 0);
+            self.refuse(Event::Request(from, request), 0);
             return Ok(());
         }
+        if self.nodes[node].parent != Some(from) {
+            return self.foreign(node, from, request);
+        }
         match request {
-            Request::Open(_) => Ok(()),
+            Request::Open { .. } => Ok(()),
             Request::Data(Payload::Damaged(cost)) => {
-                self.used_up(node, cost);
+                self.used_up(from, cost);
                 let why = Failure {
                     rank: self.nodes[node].rank,
                     errno: libc::EPROTO,
@@ -102,11 +173,12 @@ impl World<'_> {
                 Ok(())
             }
             Request::Data(Payload::Whole(frame)) => {
-                self.nodes[node].unanswered.push_back((frame.cost(), true));
+                let waits = (frame.cost(), Some(from));
+                self.nodes[node].unanswered.push_back(waits);
                 self.feed(node, Input::Frame(frame))
             }
             Request::Data(Payload::Echo(frame)) => {
-                self.nodes[node].unanswered.push_back((frame.cost(), false));
+                self.nodes[node].unanswered.push_back((frame.cost(), None));
                 self.feed(node, Input::Frame(frame))
             }
             Request::Ping => {
@@ -136,7 +208,28 @@ impl World<'_> {
                     let fed = &mut self.nodes[node].children[at];
                     fed.opened = true;
                     let tree = fed.tree.clone();
-                    self.send(node, at, Request::Open(tree));
+                    self.send_open(node, at, tree, None);
+                }
+                Output::AdoptChild { child, tree, first } => {
+                    let place = self.nodes.iter().position(|n| n.rank == Some(tree.root()));
+                    let mut fed = Fed::new(place.unwrap_or(node), tree.clone());
+                    fed.opened = true;
+                    fed.adopted = true;
+                    self.nodes[node].children.push(fed);
+                    self.send_open(node, child, tree, Some(first));
+                }
+                Output::Accept => {
+                    let here = &mut self.nodes[node];
+                    let suitor = here.suitor.take();
+                    if let Some(old) = std::mem::replace(&mut here.parent, suitor) {
+                        let taken = Answer::Refused(libc::EPERM, "another feeds it");
+                        self.answer_to(old, taken);
+                    }
+                }
+                Output::Decline => {
+                    if let Some(suitor) = self.nodes[node].suitor.take() {
+                        self.answer_to(suitor, Answer::Refused(libc::EBUSY, "it is fed"));
+                    }
                 }
                 Output::SendFrame { child, frame } => {
                     self.nodes[node].children[child].in_flight += frame.cost();
@@ -168,11 +261,25 @@ impl World<'_> {
         Ok(())
     }
 
+    fn send_open(&mut self, node: usize, child: usize, tree: Tree, resume: Option<u64>) {
+        let heir = self.plan.partial && node != 0;
+        self.send(node, child, Request::Open { tree, resume, heir });
+    }
+
+    fn claim(&mut self, node: usize, results: &[RankResult]) -> Check {
+        // One that was given up may not know that another has taken its place.
+        let heard = |(parent, nth): Feeder| !self.nodes[parent].children[nth].given_up;
+        if self.plan.partial && !self.nodes[node].parent.is_none_or(heard) {
+            return Ok(());
+        }
+        let ranks = self.nodes[node].ranks.clone();
+        let judged = self.promises.claim(&ranks, results);
+        self.blame(node, judged)
+    }
+
     fn up(&mut self, node: usize, up: Up) -> Check {
         if let Up::Done(results) = &up {
-            let ranks = self.ranks_below(node);
-            let judged = self.promises.claim(&ranks, results);
-            self.blame(node, judged)?;
+            self.claim(node, results)?;
             self.nodes[node].answered = true;
             if node == 0 {
                 self.result = Some(results.clone());
@@ -191,9 +298,9 @@ impl World<'_> {
         }
         match self.nodes[node].unanswered.pop_front() {
             Some((cost, waits)) if cost == bytes => {
-                self.used_up(node, if waits { cost } else { 0 });
-                if waits {
-                    self.answer(node, Answer::Credit(cost));
+                if let Some(from) = waits {
+                    self.used_up(from, cost);
+                    self.answer_to(from, Answer::Credit(cost));
                 }
                 Ok(())
             }
@@ -204,22 +311,28 @@ impl World<'_> {
         }
     }
 
-    /// Bytes on the way to `node` are no more.
-    fn used_up(&mut self, node: usize, cost: u64) {
-        if let Some((parent, nth)) = self.nodes[node].parent {
-            let fed = &mut self.nodes[parent].children[nth];
-            fed.in_flight = fed.in_flight.saturating_sub(cost);
-        }
+    /// Bytes on this edge are no more.
+    fn used_up(&mut self, (feeder, nth): Feeder, cost: u64) {
+        let fed = &mut self.nodes[feeder].children[nth];
+        fed.in_flight = fed.in_flight.saturating_sub(cost);
     }
 
     fn finished(&mut self, node: usize) -> Check {
         let here = &self.nodes[node];
-        let held = here.machine.as_ref().map_or(0, Machine::held_bytes);
+        let bytes = |machine: &Machine| machine.held_bytes() + machine.kept_bytes();
+        let held = here.machine.as_ref().map_or(0, bytes);
         if held != 0 || !here.unanswered.is_empty() {
             let left = here.unanswered.len();
             let text = format!("finished with {held} bytes held, {left} requests unanswered");
             return self.blame(node, Err(text));
         }
+        if let Some(suitor) = self.nodes[node].suitor.take() {
+            let machine = self.nodes[node].machine.as_ref();
+            let results = machine.map_or(Vec::new(), Machine::results);
+            self.claim(node, &results)?;
+            self.answer_to(suitor, Answer::Says(Up::Done(results)));
+        }
+        let here = &self.nodes[node];
         if node == 0 {
             self.origin_end.get_or_insert(self.now);
         } else if !here.answered && self.plan.orphan_tells {
@@ -297,6 +410,9 @@ impl World<'_> {
             let (window, largest) = (self.plan.window, self.plan.largest());
             let judged = Promises::held(machine.held_bytes(), window, largest);
             self.blame(node, judged)?;
+            // What was on its way to a child, and to its children.
+            let judged = Promises::held(machine.kept_bytes(), 2 * window, 2 * largest);
+            self.blame(node, judged)?;
             let queued = here.sink.as_ref().map_or(0, Sink::queued);
             let judged = Promises::held(queued, window, largest);
             self.blame(node, judged)?;
@@ -319,7 +435,8 @@ impl World<'_> {
         }
         let depth = plan.tree.depth() as Millis + 2;
         let hop = 2 * plan.delay + plan.disk + 5;
-        let slack = 3 * plan.stall + 4 * depth * hop + 5000 + self.hung_for;
+        let patience = if plan.partial { 12 } else { 3 };
+        let slack = patience * plan.stall + 4 * depth * hop + 5000 + self.hung_for;
         if let Some(end) = self.origin_end {
             return end + slack;
         }

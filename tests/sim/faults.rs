@@ -10,6 +10,7 @@ use super::node::Answer;
 use super::node::Event;
 use super::node::Life;
 use super::node::Machine;
+use super::node::Node;
 use super::node::Request;
 use super::promises::Check;
 use super::scenario::Fault;
@@ -69,22 +70,28 @@ impl World<'_> {
         }
         // The broker needs a moment to notice.
         let known_at = self.now + 1 + self.rng.upto(self.plan.delay);
+        self.nodes[node].lost = !self.nodes[node].struck;
         self.nodes[node].life = Life::Dead(known_at);
         self.nodes[node].struck = true;
         self.nodes[node].backlog.clear();
         if node == 0 {
             self.origin_end.get_or_insert(self.now);
         }
+        if self.plan.last_words_lost {
+            self.forget_sent_by(node);
+        }
         if !self.plan.silent_death {
             self.disconnect(node);
         }
         // Flux tells the first shell of the job of every other one that is lost.
+        let first = self.plan.node(0);
+        let mut fed = self.nodes[first].children.iter();
+        let fed = fed.rposition(|fed| fed.node == node);
         if self.plan.death_notice
-            && let Some((parent, nth)) = self.nodes[node].parent
-            && parent == self.plan.node(0)
+            && let Some(nth) = fed
         {
             let lost = Answer::Refused(libc::ESHUTDOWN, "its shell is lost");
-            self.at(known_at, parent, Event::Answer(nth, lost));
+            self.at(known_at, first, Event::Answer(nth, lost));
         }
     }
 
@@ -95,6 +102,7 @@ impl World<'_> {
         self.nodes[node].life = Life::Hung {
             for_good: time.is_none(),
         };
+        self.nodes[node].lost = time.is_none() && !self.nodes[node].struck;
         self.nodes[node].struck = true;
         match time {
             Some(time) => {
@@ -143,7 +151,8 @@ impl World<'_> {
         match (lie, up) {
             (Lie::Early, Up::Progress { .. }) => {
                 self.damaged = true;
-                Up::Done(self.ranks_below(node).into_iter().map(foreign).collect())
+                let ranks = self.nodes[node].ranks.iter();
+                Up::Done(ranks.copied().map(foreign).collect())
             }
             (Lie::Early, up) => up,
             (_, Up::Done(mut results)) => {
@@ -238,8 +247,17 @@ impl World<'_> {
             .collect();
         let mut fed_well = vec![true; self.nodes.len()];
         for (at, node) in self.nodes.iter().enumerate() {
-            // Parents come before their children.
-            fed_well[at] = !node.struck && node.parent.is_none_or(|(above, _)| fed_well[above]);
+            // Parents come before their children. Should a parent be lost, the
+            // one above goes on in its place.
+            let above = |node: &Node| node.drawn.map(|(above, _)| above);
+            let fed = match above(node) {
+                None => true,
+                Some(parent) if self.plan.partial && self.nodes[parent].lost => {
+                    above(&self.nodes[parent]).is_some_and(|above| fed_well[above])
+                }
+                Some(parent) => fed_well[parent],
+            };
+            fed_well[at] = !node.struck && fed;
             let Some(rank) = node.rank else { continue };
             let healthy =
                 fed_well[at] && node.sink.as_ref().is_some_and(|s| s.trouble().is_none());

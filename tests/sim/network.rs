@@ -8,6 +8,7 @@ use flux_bcast::bcast::relay::Millis;
 
 use super::node::Answer;
 use super::node::Event;
+use super::node::Feeder;
 use super::node::Payload;
 use super::node::Request;
 use super::scenario::Damage;
@@ -25,31 +26,35 @@ impl World<'_> {
         let to = self.nodes[from].children[child].node;
         let data = matches!(request, Request::Data(_)) && self.plan.split;
         let lane = if data { DATA_DOWN } else { CONTROL_DOWN };
-        let at = self.arrival(to, lane);
-        self.at(at, to, Event::Request(request));
+        let at = self.arrival((from, child), lane);
+        self.at(at, to, Event::Request((from, child), request));
     }
 
+    /// To the one that feeds this process.
     pub(crate) fn answer(&mut self, from: usize, answer: Answer) {
-        let Some((parent, nth)) = self.nodes[from].parent else {
-            return;
-        };
+        if let Some(feeder) = self.nodes[from].parent {
+            self.answer_to(feeder, answer);
+        }
+    }
+
+    pub(crate) fn answer_to(&mut self, feeder: Feeder, answer: Answer) {
         let data = matches!(answer, Answer::Credit(_)) && self.plan.split;
         let lane = if data { DATA_UP } else { CONTROL_UP };
-        let at = self.arrival(from, lane);
-        self.at(at, parent, Event::Answer(nth, answer));
+        let at = self.arrival(feeder, lane);
+        self.at(at, feeder.0, Event::Answer(feeder.1, answer));
     }
 
-    fn arrival(&mut self, edge: usize, lane: usize) -> Millis {
+    fn arrival(&mut self, (feeder, nth): Feeder, lane: usize) -> Millis {
         let delay = self.rng.upto(self.plan.delay);
-        let last = &mut self.nodes[edge].lanes[lane];
+        let last = &mut self.nodes[feeder].children[nth].lanes[lane];
         *last = (*last).max(self.now + delay);
         *last
     }
 
     /// A process that is not there, or knows nothing of the transfer, gets a
     /// request: it fails at once, or nobody ever answers.
-    pub(crate) fn refuse(&mut self, node: usize, event: Event, known_at: Millis) {
-        let Event::Request(request) = event else {
+    pub(crate) fn refuse(&mut self, event: Event, known_at: Millis) {
+        let Event::Request(from, request) = event else {
             return;
         };
         if matches!(
@@ -66,7 +71,7 @@ impl World<'_> {
         } else {
             Answer::Refused(libc::ENOSYS, "no such service")
         };
-        self.answer(node, answer);
+        self.answer_to(from, answer);
     }
 
     /// Data, over a hop that may be broken.

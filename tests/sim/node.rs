@@ -10,15 +10,23 @@ use flux_bcast::bcast::relay::Millis;
 use flux_bcast::bcast::relay::Output;
 use flux_bcast::bcast::relay::Relay;
 use flux_bcast::bcast::report::Failure;
+use flux_bcast::bcast::report::RankResult;
 use flux_bcast::bcast::tree::Tree;
 
 use super::protocol::Protocol;
 use super::sink::Sink;
 
-/// A request from a parent.
+/// One end of an edge: the process that feeds, and the number of the child there.
+pub(crate) type Feeder = (usize, usize);
+
+/// A request from a parent, or from somebody who wants to become one.
 #[derive(Clone, Debug)]
 pub(crate) enum Request {
-    Open(Tree),
+    Open {
+        tree: Tree,
+        resume: Option<u64>,
+        heir: bool,
+    },
     Data(Payload),
     Ping,
     Commit,
@@ -49,7 +57,7 @@ pub(crate) enum Answer {
 /// Something that happens to a process.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    Request(Request),
+    Request(Feeder, Request),
     Answer(usize, Answer),
     /// The sink's work in progress is done.
     Sink,
@@ -87,6 +95,20 @@ impl Machine {
             Self::Relay(relay) => relay.held_bytes(),
         }
     }
+
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        match self {
+            Self::Origin(origin) => origin.kept_bytes(),
+            Self::Relay(relay) => relay.kept_bytes(),
+        }
+    }
+
+    pub(crate) fn results(&self) -> Vec<RankResult> {
+        match self {
+            Self::Origin(_) => Vec::new(),
+            Self::Relay(relay) => relay.results().to_vec(),
+        }
+    }
 }
 
 /// How a process fares.
@@ -112,13 +134,37 @@ pub(crate) struct Fed {
     pub(crate) in_flight: u64,
     pub(crate) given_up: bool,
     pub(crate) opened: bool,
+    /// Its parent was lost.
+    pub(crate) adopted: bool,
+    /// When the last message on each lane is there.
+    pub(crate) lanes: [Millis; 4],
+}
+
+impl Fed {
+    pub(crate) fn new(node: usize, tree: Tree) -> Self {
+        Self {
+            node,
+            tree,
+            in_flight: 0,
+            given_up: false,
+            opened: false,
+            adopted: false,
+            lanes: [0; 4],
+        }
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) rank: Option<u32>,
-    /// The parent and the number there; none for the origin.
-    pub(crate) parent: Option<(usize, usize)>,
+    /// The ranks it answers for.
+    pub(crate) ranks: Vec<u32>,
+    /// Who is to feed it, as the tree was drawn; none for the origin.
+    pub(crate) drawn: Option<Feeder>,
+    /// Who feeds it.
+    pub(crate) parent: Option<Feeder>,
+    /// Who offers to.
+    pub(crate) suitor: Option<Feeder>,
     pub(crate) children: Vec<Fed>,
     pub(crate) machine: Option<Machine>,
     pub(crate) protocol: Protocol,
@@ -126,10 +172,8 @@ pub(crate) struct Node {
     pub(crate) life: Life,
     /// What came while it was stopped.
     pub(crate) backlog: VecDeque<Event>,
-    /// Costs of data messages not answered, and whether somebody waits.
-    pub(crate) unanswered: VecDeque<(u64, bool)>,
-    /// When the last message to, and from, this node on each lane is there.
-    pub(crate) lanes: [Millis; 4],
+    /// Costs of data messages not answered, and who waits.
+    pub(crate) unanswered: VecDeque<(u64, Option<Feeder>)>,
     /// Data messages sent to this node.
     pub(crate) sent_to: u64,
     /// A message that the next one overtakes.
@@ -138,18 +182,24 @@ pub(crate) struct Node {
     pub(crate) answered: bool,
     /// Anything but its sink went wrong here at some time.
     pub(crate) struck: bool,
+    /// It was killed or stopped for good, and nothing else.
+    pub(crate) lost: bool,
 }
 
 impl Node {
     pub(crate) fn new(
         rank: Option<u32>,
-        parent: Option<(usize, usize)>,
+        parent: Option<Feeder>,
         children: Vec<Fed>,
         sink: Option<Sink>,
     ) -> Self {
+        let below = children.iter().flat_map(|fed| fed.tree.ranks());
         Self {
             rank,
+            ranks: rank.iter().chain(below).copied().collect(),
+            drawn: parent,
             parent,
+            suitor: None,
             protocol: Protocol::new(parent.is_none(), children.len()),
             children,
             machine: None,
@@ -157,11 +207,11 @@ impl Node {
             life: Life::Up,
             backlog: VecDeque::new(),
             unanswered: VecDeque::new(),
-            lanes: [0; 4],
             sent_to: 0,
             overtaken: None,
             answered: false,
             struck: false,
+            lost: false,
         }
     }
 

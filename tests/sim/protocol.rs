@@ -12,6 +12,7 @@ use super::promises::Check;
 #[derive(Debug, Default)]
 struct Child {
     opened: bool,
+    adopted: bool,
     ready: bool,
     prepared: bool,
     sent: u64,
@@ -29,6 +30,12 @@ pub(crate) struct Protocol {
     children: Vec<Child>,
     told_commit: bool,
     orphan: bool,
+    /// Should upstream be lost, somebody may take its place.
+    pub(crate) heir: bool,
+    /// Somebody offers to, and whether there is yet another.
+    offer: Option<bool>,
+    /// It may just have noticed that upstream is silent.
+    ticked: bool,
     sink_opened: bool,
     sink_frames: u64,
     sink_fin: bool,
@@ -56,8 +63,21 @@ impl Protocol {
 
     /// Notes what the relay is told.
     pub(crate) fn input(&mut self, input: &Input) {
+        self.ticked = *input == Input::Tick;
+        // It is alive after all, and hears everything once more.
+        if self.heir
+            && matches!(
+                input,
+                Input::Frame(_) | Input::Commit | Input::UpstreamAlive
+            )
+        {
+            self.orphan = false;
+            self.up_prepared = false;
+        }
         match input {
             Input::Commit => self.told_commit = true,
+            Input::Offer { heir } => self.offer = Some(*heir),
+            Input::OfferGone => self.offer = None,
             Input::UpstreamLost => self.orphan = true,
             Input::Sink(SinkEvent::Prepared) => self.sink_prepared = true,
             Input::Sink(
@@ -68,6 +88,7 @@ impl Protocol {
                 if let Some(child) = self.children.get_mut(*child) {
                     match up {
                         Up::Ready { .. } => child.ready = true,
+                        Up::Resume { seq } if child.adopted => child.sent = *seq,
                         Up::Prepared => child.prepared = true,
                         Up::Done(_) => child.answered = true,
                         _ => {}
@@ -88,6 +109,32 @@ impl Protocol {
             return wrong("something follows the answer");
         }
         match output {
+            Output::AdoptChild { child, .. } => {
+                if *child != self.children.len() {
+                    return wrong("not the next number");
+                }
+                self.children.push(Child {
+                    opened: true,
+                    adopted: true,
+                    ..Child::default()
+                });
+            }
+            Output::Accept => {
+                let Some(heir) = self.offer.take() else {
+                    return wrong("nobody made an offer");
+                };
+                let lost = std::mem::replace(&mut self.orphan, false);
+                if !lost && !self.heir && !self.ticked {
+                    return wrong("upstream is not lost");
+                }
+                self.heir = heir;
+                self.up_prepared = false;
+            }
+            Output::Decline => {
+                if self.offer.take().is_none() {
+                    return wrong("nobody made an offer");
+                }
+            }
             Output::OpenChild(at)
             | Output::CommitChild(at)
             | Output::PingChild(at)

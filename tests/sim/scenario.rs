@@ -86,6 +86,8 @@ pub(crate) struct Scenario {
     pub(crate) chatty_sinks: bool,
     /// The children of a process that dies are not told.
     pub(crate) silent_death: bool,
+    /// What a process that dies has sent last is lost with it.
+    pub(crate) last_words_lost: bool,
     /// The first shell is told of every shell that dies.
     pub(crate) death_notice: bool,
     pub(crate) troubles: BTreeMap<u32, Trouble>,
@@ -158,6 +160,7 @@ impl Scenario {
             orphan_tells: rng.percent(50),
             chatty_sinks: rng.percent(50),
             silent_death: rng.percent(30),
+            last_words_lost: rng.percent(50),
             death_notice: rng.percent(50),
             troubles: BTreeMap::new(),
             faults: Vec::new(),
@@ -165,8 +168,57 @@ impl Scenario {
             lie: None,
             tree,
         };
-        plan.draw_faults(&mut rng);
+        if rng.percent(20) && plan.tree.size() > 2 {
+            plan.draw_losses(&mut rng);
+        } else {
+            plan.draw_faults(&mut rng);
+        }
         plan
+    }
+
+    /// Shells are lost in a partial transfer, no two of which feed each other;
+    /// nothing else goes wrong, but for the disks. All others get their copy.
+    fn draw_losses(&mut self, rng: &mut Rng) {
+        self.partial = true;
+        self.timeout = None;
+        self.delay = self.delay.min(200);
+        self.stall = self.stall.max(3000);
+        let above = above(&self.tree);
+        let nodes = self.nodes();
+        let steps = nodes as u64 * (self.frames.len() as u64 * 5 + 20);
+        let mut lost = Vec::new();
+        for _ in 0..rng.scale(1, nodes as u64) {
+            let chosen = rng.index(self.tree.size());
+            let feeds = above.contains(&Some(chosen));
+            let near = |&at: &usize| above[at] == Some(chosen) || above[chosen] == Some(at);
+            let source = self.node(chosen) == 0;
+            if source || lost.contains(&chosen) || lost.iter().any(near) {
+                continue;
+            }
+            if !feeds && rng.percent(80) {
+                continue;
+            }
+            lost.push(chosen);
+            let when = match rng.upto(4) {
+                0 => When::Verified(rng.scale(1, nodes as u64 * 6)),
+                1 => When::Decided(rng.scale(1, nodes as u64 * 6)),
+                2 => When::Step(rng.within(0, nodes as u64 * 3)),
+                _ => When::Step(rng.within(0, steps)),
+            };
+            let node = self.node(chosen);
+            let fault = if rng.percent(75) {
+                Fault::Kill(node)
+            } else {
+                Fault::Hang(node, None)
+            };
+            self.faults.push((when, fault));
+        }
+        if rng.percent(25) {
+            let rank = self.tree.ranks()[rng.index(self.tree.size())];
+            let nth = rng.upto(self.frames.len() as u64);
+            let trouble = rng.pick(&[Trouble::Open, Trouble::Prepare, Trouble::Write(nth)]);
+            self.troubles.insert(rank, trouble);
+        }
     }
 
     fn draw_faults(&mut self, rng: &mut Rng) {
@@ -264,6 +316,22 @@ impl Scenario {
     pub(crate) fn calm(&self) -> bool {
         self.stall > 2 * self.delay + (self.stall / 4).min(1000) + 500
     }
+}
+
+/// For each position in a tree, that of its parent.
+fn above(tree: &Tree) -> Vec<Option<usize>> {
+    let mut above = vec![None; tree.size()];
+    let mut todo = vec![(tree.clone(), 0)];
+    while let Some((tree, at)) = todo.pop() {
+        let mut next = at + 1;
+        for child in tree.children() {
+            above[next] = Some(at);
+            let size = child.size();
+            todo.push((child, next));
+            next += size;
+        }
+    }
+    above
 }
 
 fn tree(rng: &mut Rng, size: u32, big: bool) -> Tree {

@@ -2,6 +2,7 @@
 //! nothing ever goes well, does not pass for a good one.
 
 use flux_bcast::bcast::report::Outcome;
+use flux_bcast::bcast::report::RankResult;
 
 use super::world::World;
 
@@ -17,6 +18,8 @@ pub(crate) struct Ending {
     mute: bool,
     struck: bool,
     decided: bool,
+    /// Somebody has the copy whose parent was lost.
+    adopted: bool,
     large: bool,
 }
 
@@ -37,6 +40,17 @@ impl World<'_> {
             unknown: count(|outcome| matches!(outcome, Outcome::Unknown(_))),
             mute: self.result.is_none(),
             struck: self.damaged || self.nodes.iter().any(|node| node.struck),
+            adopted: self
+                .nodes
+                .iter()
+                .flat_map(|node| &node.children)
+                .any(|fed| {
+                    let done = |result: &RankResult| {
+                        result.rank == fed.tree.root()
+                            && matches!(result.outcome, Outcome::Done(_))
+                    };
+                    fed.adopted && results.iter().any(done)
+                }),
             decided: self.promises.is_decided(),
             large: self.plan.tree.size() >= 1000,
         }
@@ -58,6 +72,7 @@ pub(crate) struct Tally {
     /// A process or a hop was struck, and the copies were published.
     struck_and_decided: u64,
     struck_and_undecided: u64,
+    adopted: u64,
     large: u64,
 }
 
@@ -75,6 +90,7 @@ impl Tally {
         self.mute += count(ending.mute);
         self.struck_and_decided += count(ending.struck && ending.decided);
         self.struck_and_undecided += count(ending.struck && !ending.decided);
+        self.adopted += count(ending.adopted);
         self.large += count(ending.large);
     }
 
@@ -89,6 +105,7 @@ impl Tally {
             ("mute", self.mute, 1),
             ("struck and decided", self.struck_and_decided, 5),
             ("struck and undecided", self.struck_and_undecided, 5),
+            ("adopted", self.adopted, 5),
         ] {
             assert!(
                 met * 100 >= self.runs * percent,

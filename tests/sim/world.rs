@@ -132,6 +132,8 @@ impl<'a> World<'a> {
             window: self.plan.window,
             stall: Duration::from_millis(self.plan.stall),
             watch_upstream: true,
+            partial: self.plan.partial,
+            heir: false,
         }
     }
 
@@ -150,6 +152,15 @@ impl<'a> World<'a> {
         self.queue.push(Reverse((at, self.serial, node, slot)));
     }
 
+    /// What is on its way from `node` to those that it feeds does not arrive.
+    pub(crate) fn forget_sent_by(&mut self, node: usize) {
+        for event in &mut self.events {
+            if matches!(event, Some(Event::Request((from, _), _)) if *from == node) {
+                *event = None;
+            }
+        }
+    }
+
     /// Something happens to `node`, if it can.
     fn happen(&mut self, node: usize, event: Event) -> Check {
         match self.nodes[node].life {
@@ -165,12 +176,12 @@ impl<'a> World<'a> {
                 // Its last words to the disk.
                 Event::Sink => self.live(node, event),
                 event => {
-                    self.refuse(node, event, 0);
+                    self.refuse(event, 0);
                     Ok(())
                 }
             },
             Life::Dead(known_at) => {
-                self.refuse(node, event, known_at);
+                self.refuse(event, known_at);
                 Ok(())
             }
         }
@@ -246,15 +257,6 @@ impl<'a> World<'a> {
         }
     }
 
-    pub(crate) fn ranks_below(&self, node: usize) -> Vec<u32> {
-        let node = &self.nodes[node];
-        let mut ranks: Vec<u32> = node.rank.into_iter().collect();
-        for fed in &node.children {
-            ranks.extend_from_slice(fed.tree.ranks());
-        }
-        ranks
-    }
-
     pub(crate) fn blame<T>(&self, node: usize, found: Result<T, String>) -> Result<T, String> {
         found.map_err(|text| {
             let rank = self.nodes[node].rank;
@@ -279,13 +281,7 @@ fn build(plan: &Scenario) -> Vec<Node> {
     let fed = |trees: Vec<Tree>| -> Vec<Fed> {
         trees
             .into_iter()
-            .map(|tree| Fed {
-                node: places[&tree.root()],
-                tree,
-                in_flight: 0,
-                given_up: false,
-                opened: false,
-            })
+            .map(|tree| Fed::new(places[&tree.root()], tree))
             .collect()
     };
     let sink = |rank| Sink::new(rank, plan.troubles.get(&rank).copied(), plan.chatty_sinks);

@@ -10,6 +10,8 @@ use super::Millis;
 
 #[derive(Debug, PartialEq)]
 enum State {
+    /// Was offered to go on, its parent being lost; no answer yet.
+    Offered,
     /// Told to open; no answer yet.
     Opening,
     /// Takes data, so many bytes at once.
@@ -28,6 +30,14 @@ pub(super) struct Child {
     state: State,
     /// Failures reported so far.
     failures: Vec<Failure>,
+    /// It was told to publish, or its parent was before it was lost.
+    told: bool,
+    /// Number of the oldest frame not yet credited.
+    credited: u64,
+    /// Number of the oldest frame that its children may not have yet.
+    floor: u64,
+    /// Cost of the frames from that one on that are credited.
+    behind: u64,
     /// Number of the frame to send next.
     pub(super) next_seq: u64,
     /// Cost of the frames sent and not yet credited.
@@ -48,6 +58,10 @@ impl Child {
             tree,
             state: State::Opening,
             failures: Vec::new(),
+            told: false,
+            credited: 0,
+            floor: 0,
+            behind: 0,
             next_seq: 0,
             in_flight: 0,
             heard: now,
@@ -68,7 +82,10 @@ impl Child {
 
     /// Somebody below is still taking data.
     pub(super) fn wants_data(&self) -> bool {
-        matches!(self.state, State::Opening | State::Streaming(_))
+        matches!(
+            self.state,
+            State::Offered | State::Opening | State::Streaming(_)
+        )
     }
 
     /// Everybody below is verified or failed.
@@ -79,7 +96,7 @@ impl Child {
     /// How many ranks below have verified everything.
     pub(super) fn verified(&self) -> u32 {
         let count = match &self.state {
-            State::Opening | State::Streaming(_) => return self.ranks,
+            State::Offered | State::Opening | State::Streaming(_) => return self.ranks,
             State::Prepared | State::Committing => {
                 self.tree.size().saturating_sub(self.failures.len())
             }
@@ -100,13 +117,13 @@ impl Child {
     }
 
     pub(super) fn ready(&mut self, window: u64) {
-        if self.state == State::Opening {
+        if matches!(self.state, State::Offered | State::Opening) {
             self.state = State::Streaming(window);
         }
     }
 
     pub(super) fn prepared(&mut self) {
-        if matches!(self.state, State::Opening | State::Streaming(_)) {
+        if self.wants_data() {
             self.state = State::Prepared;
         }
     }
@@ -115,6 +132,7 @@ impl Child {
     pub(super) fn commit(&mut self) -> bool {
         if self.state == State::Prepared {
             self.state = State::Committing;
+            self.told = true;
             return true;
         }
         false
@@ -123,16 +141,22 @@ impl Child {
     /// Takes a failure that is certain to have changed nothing on its rank: not
     /// one of a rank that was told to publish and then lost.
     pub(super) fn note(&mut self, failure: &Failure) {
-        if self.state != State::Committing && self.failures.len() < self.tree.size() {
+        if !self.told && self.failures.len() < self.tree.size() {
             self.failures.push(failure.clone());
         }
     }
 
-    /// Takes the outcomes of all below; `early` when nobody told it to end. Ranks
-    /// that it forgot, or that are not its own, are put right. Returns a failure
-    /// not known before, if any.
-    pub(super) fn done(&mut self, results: Vec<RankResult>, early: bool) -> Option<Failure> {
-        let committing = self.state == State::Committing;
+    /// Takes the outcomes of all below; `early` when nobody told it to end,
+    /// `called_off` when it was told to drop everything. Ranks that it forgot, or
+    /// that are not its own, are put right. Returns a failure not known before, if
+    /// any.
+    pub(super) fn done(
+        &mut self,
+        results: Vec<RankResult>,
+        early: bool,
+        called_off: bool,
+    ) -> Option<Failure> {
+        let committing = self.told;
         let mut told: BTreeMap<u32, Outcome> = results
             .into_iter()
             .map(|result| (result.rank, result.outcome))
@@ -150,6 +174,10 @@ impl Child {
                     (Some(Outcome::Done(_) | Outcome::Cancelled), None) if early => {
                         let text = "it ended the transfer unasked";
                         Outcome::Failed(Failure::on(rank, libc::EPROTO, text))
+                    }
+                    (Some(Outcome::Cancelled), None) if !called_off => {
+                        let text = "it gave up, cut off from those that feed it";
+                        Outcome::Failed(Failure::on(rank, libc::ECONNRESET, text))
                     }
                     (Some(outcome), _) => outcome,
                     (None, _) => {
@@ -174,7 +202,8 @@ impl Child {
     }
 
     /// The child is lost: `why` for itself, and what follows for the others.
-    pub(super) fn lost(&mut self, why: &Failure, committing: bool) {
+    pub(super) fn lost(&mut self, why: &Failure) {
+        let committing = self.told;
         let cut_off = format!("cut off: rank {} that feeds it is lost", self.rank());
         let results = self
             .tree
@@ -203,7 +232,7 @@ impl Child {
         if !self.is_live() {
             return;
         }
-        let committing = self.state == State::Committing;
+        let committing = self.told;
         let results = self
             .tree
             .ranks()
@@ -219,6 +248,119 @@ impl Child {
             })
             .collect();
         self.state = State::Over(results);
+    }
+
+    /// The child is lost, and nobody else: those that it fed, as children of their
+    /// own, with what is known of them.
+    pub(super) fn lost_alone(&mut self, why: &Failure) -> Vec<Self> {
+        let orphans = self
+            .tree
+            .children()
+            .into_iter()
+            .map(|tree| Self {
+                state: State::Offered,
+                failures: self.failures_in(tree.ranks()),
+                told: self.told,
+                // It came at least as far as the slowest below the lost one.
+                progress: self.progress,
+                tree,
+                credited: 0,
+                floor: 0,
+                behind: 0,
+                next_seq: 0,
+                in_flight: 0,
+                heard: 0,
+                ping_due: 0,
+                ranks: 0,
+            })
+            .collect();
+        let mine = self.failures_in(&[self.rank()]);
+        if let Some(tree) = Tree::kary(&[self.rank()], 1) {
+            self.tree = tree;
+        }
+        self.failures = mine;
+        self.lost(why);
+        orphans
+    }
+
+    fn failures_in(&self, ranks: &[u32]) -> Vec<Failure> {
+        let here = |failure: &&Failure| failure.rank.is_some_and(|rank| ranks.contains(&rank));
+        self.failures.iter().filter(here).cloned().collect()
+    }
+
+    pub(super) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    pub(super) fn is_offered(&self) -> bool {
+        self.state == State::Offered
+    }
+
+    /// The offer is accepted: it takes data from this frame on, as soon as it
+    /// is ready.
+    pub(super) fn resumes(&mut self, seq: u64) {
+        self.state = State::Opening;
+        self.next_seq = seq;
+        self.credited = seq;
+    }
+
+    pub(super) fn knows(&self, failure: &Failure) -> bool {
+        self.failures.contains(failure)
+    }
+
+    /// Failures here and below, as far as known.
+    pub(super) fn known_failures(&self) -> Vec<Failure> {
+        match &self.state {
+            State::Over(results) => results
+                .iter()
+                .filter_map(RankResult::failure)
+                .cloned()
+                .collect(),
+            _ => self.failures.clone(),
+        }
+    }
+
+    /// How many frames are sent and not yet credited.
+    pub(super) fn under_way(&self) -> u64 {
+        self.next_seq.saturating_sub(self.credited)
+    }
+
+    /// The oldest frame that it needs yet, or that its children may need from
+    /// somebody else.
+    pub(super) fn floor(&self) -> Option<u64> {
+        match self.state {
+            State::Offered => Some(0),
+            State::Opening | State::Streaming(_) if self.tree.size() > 1 => Some(self.floor),
+            State::Opening | State::Streaming(_) => Some(self.next_seq),
+            State::Prepared | State::Committing | State::Over(_) => None,
+        }
+    }
+
+    /// Its oldest frame is credited; `cost` tells the cost of any frame that is
+    /// still there.
+    pub(super) fn credit(&mut self, window: u64, cost: impl Fn(u64) -> u64) {
+        if self.credited >= self.next_seq {
+            return;
+        }
+        self.behind += cost(self.credited);
+        self.credited += 1;
+        self.raise_floor(window, cost);
+    }
+
+    /// What a child has used up is sent to its own children, and no more than a
+    /// window of that, or a single frame, can be on its way to them.
+    fn raise_floor(&mut self, window: u64, cost: impl Fn(u64) -> u64) {
+        while self.behind > window && self.floor + 1 < self.credited {
+            self.behind = self.behind.saturating_sub(cost(self.floor));
+            self.floor += 1;
+        }
+    }
+
+    /// Its children may be behind it by all that is there from frame `from` on.
+    pub(super) fn set_floor(&mut self, from: u64, window: u64, cost: impl Fn(u64) -> u64) {
+        self.floor = from.min(self.credited);
+        self.behind = (self.floor..self.credited).map(&cost).sum();
+        self.raise_floor(window, cost);
     }
 
     pub(super) fn take_results(&mut self) -> Vec<RankResult> {

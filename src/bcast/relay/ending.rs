@@ -53,6 +53,7 @@ impl Relay {
         }
         self.phase = Phase::Finished;
         self.drop_held(out);
+        self.results.clone_from(&results);
         self.up(Up::Done(results), out);
         out.push(Output::Finished);
     }
@@ -112,6 +113,7 @@ impl Relay {
         }
         self.phase = Phase::Aborting;
         self.called_off = self.now;
+        self.why = Some(why.clone());
         if matches!(self.local, Local::Writing | Local::Prepared) {
             self.local = Local::Ending;
             out.push(Output::SinkAbort);
@@ -128,7 +130,15 @@ impl Relay {
     }
 
     pub(super) fn upstream_lost(&mut self, out: &mut Vec<Output>) {
+        if !self.wait_for_heir(out) {
+            self.left_alone(out);
+        }
+    }
+
+    /// Nobody upstream will ever ask.
+    pub(super) fn left_alone(&mut self, out: &mut Vec<Output>) {
         self.orphan = true;
+        self.waiting_since = None;
         self.abort(
             &Failure {
                 rank: self.rank,

@@ -69,6 +69,9 @@ impl Relay {
     pub(super) fn pump(&mut self, out: &mut Vec<Output>) {
         if self.phase == Phase::Streaming {
             let share = self.share();
+            let live = self.children.iter().filter(|child| child.is_live());
+            let mut total: u64 = live.clone().map(|child| child.in_flight).sum();
+            let crowded = live.clone().any(|child| child.under_way() > 1);
             for (at, child) in self.children.iter_mut().enumerate() {
                 while let Some(window) = child.streaming()
                     && let Some(next) = child.next_seq.checked_sub(self.held_from)
@@ -81,6 +84,12 @@ impl Relay {
                     if child.in_flight > 0 && child.in_flight + cost > window.min(share) {
                         break;
                     }
+                    // One that came later takes its share when the others, which
+                    // had more, have used that up.
+                    if child.in_flight == 0 && crowded && total + cost > self.window {
+                        break;
+                    }
+                    total += cost;
                     child.in_flight += cost;
                     child.next_seq += 1;
                     out.push(Output::SendFrame {
@@ -90,18 +99,25 @@ impl Relay {
                 }
             }
         }
-        while let Some(first) = self.held.front() {
-            let sent = |child: &Child| !child.wants_data() || child.next_seq > self.held_from;
+        while let Some(first) = self.held_at(self.acked) {
+            let sent = |child: &Child| !child.wants_data() || child.next_seq > self.acked;
             let written = first.written || self.local != Local::Writing;
             if self.phase == Phase::Streaming && !(written && self.children.iter().all(sent)) {
                 break;
             }
             let bytes = first.frame.cost();
             out.push(Output::Ack { bytes });
-            self.held.pop_front();
+            self.acked += 1;
             self.held_bytes -= bytes;
-            self.held_from += 1;
+            self.kept_bytes += bytes;
         }
+        self.trim();
+        self.tell_ready(out);
+    }
+
+    pub(super) fn held_at(&self, seq: u64) -> Option<&Held> {
+        let at = seq.checked_sub(self.held_from)?;
+        self.held.get(usize::try_from(at).ok()?)
     }
 
     /// Bytes that may be on their way to each child that takes data.
@@ -122,13 +138,17 @@ impl Relay {
     }
 
     pub(super) fn drop_held(&mut self, out: &mut Vec<Output>) {
-        self.held_from += self.held.len() as u64;
-        self.held_bytes = 0;
-        for held in self.held.drain(..) {
-            out.push(Output::Ack {
-                bytes: held.frame.cost(),
-            });
+        for (seq, held) in (self.held_from..).zip(self.held.drain(..)) {
+            if seq >= self.acked {
+                out.push(Output::Ack {
+                    bytes: held.frame.cost(),
+                });
+            }
+            self.held_from = seq + 1;
         }
+        self.acked = self.held_from;
+        self.held_bytes = 0;
+        self.kept_bytes = 0;
     }
 
     /// Tells how far the slowest healthy rank here and below has come.

@@ -16,23 +16,31 @@
 //! was sent them, and only then acknowledged upstream; so what is held is
 //! bounded by the window granted. A child that failed no longer holds anything
 //! back.
+//!
+//! In a partial transfer a child that is lost leaves its own children behind:
+//! see [`adoption`].
 
+mod adoption;
 mod child;
 mod ending;
 mod flow;
 mod news;
+#[cfg(test)]
+mod orphans;
 #[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use self::adoption::Suit;
 use self::child::Child;
 use super::frame::Frame;
 use super::message::Up;
 use super::report::Failure;
 use super::report::Outcome;
 use super::report::Placed;
+use super::report::RankResult;
 use super::tree::Tree;
 
 /// Milliseconds on the driver's clock; only differences matter.
@@ -52,6 +60,11 @@ pub struct Config {
     pub stall: Duration,
     /// False where upstream is the driver itself and cannot be lost.
     pub watch_upstream: bool,
+    /// Ranks may fail without the others: the children of a lost child are taken
+    /// over.
+    pub partial: bool,
+    /// Should upstream be lost, somebody else will offer to take its place.
+    pub heir: bool,
 }
 
 /// What happens to a relay.
@@ -69,6 +82,15 @@ pub enum Input {
     UpstreamAlive,
     /// Upstream is gone; nobody waits for an answer.
     UpstreamLost,
+    /// Somebody offers to take the place of upstream, which it says is lost.
+    Offer {
+        /// Should that one be lost too, there is another.
+        heir: bool,
+    },
+    /// Whoever made the offer calls the transfer off.
+    OfferAborted(Failure),
+    /// Whoever made the offer is gone.
+    OfferGone,
     /// A message from child number `child`.
     Child {
         /// Index into [`Config::children`].
@@ -127,6 +149,15 @@ pub enum SinkEvent {
 pub enum Output {
     /// Open the transfer on a child.
     OpenChild(usize),
+    /// Offer to go on to somebody whose parent is lost. It is a child from now on.
+    AdoptChild {
+        /// Its number, the next one after those there are.
+        child: usize,
+        /// The ranks it answers for.
+        tree: Tree,
+        /// Number of the oldest frame that is still there.
+        first: u64,
+    },
     /// Send a frame to a child.
     SendFrame {
         /// Index into [`Config::children`].
@@ -162,7 +193,12 @@ pub enum Output {
         /// [`Frame::cost`] of the frame.
         bytes: u64,
     },
-    /// Nothing more will come; the relay can be dropped.
+    /// From now on upstream is whoever made the offer.
+    Accept,
+    /// The offer is refused: upstream is well.
+    Decline,
+    /// Nothing more will come; the relay can be dropped. Who made an offer that
+    /// was not answered gets [`Relay::results`].
     Finished,
 }
 
@@ -209,17 +245,32 @@ pub struct Relay {
     phase: Phase,
     /// Nobody upstream listens any more.
     orphan: bool,
+    /// When upstream was lost, while somebody may take its place.
+    waiting_since: Option<Millis>,
+    suit: Option<Suit>,
+    partial: bool,
+    heir: bool,
     local: Local,
     children: Vec<Child>,
+    /// Frames not yet acknowledged, and before them those that were and that the
+    /// children of a child may yet need.
     held: VecDeque<Held>,
-    /// Cost of the frames in `held`; over the window by one at most.
+    /// Cost of the frames not yet acknowledged; over the window by one at most.
     held_bytes: u64,
+    /// Cost of the others.
+    kept_bytes: u64,
     /// Number of the first frame in `held`.
     held_from: u64,
+    /// Number of the first frame not yet acknowledged.
+    acked: u64,
     /// Number of the frame expected next.
     next_seq: u64,
     fin: bool,
+    /// The sink is open, or never will be.
+    opened: bool,
     ready_sent: bool,
+    /// Data may come once all frames before this one are used up.
+    ready_from: u64,
     written_frames: u64,
     written_bytes: u64,
     progress_sent: (u64, u32),
@@ -229,6 +280,10 @@ pub struct Relay {
     now: Millis,
     /// When the children were told that the transfer is called off.
     called_off: Millis,
+    /// Why.
+    why: Option<Failure>,
+    /// The answer, once there is one.
+    results: Vec<RankResult>,
 }
 
 impl Relay {
@@ -275,14 +330,22 @@ impl Relay {
             watch_upstream: config.watch_upstream,
             phase: Phase::Streaming,
             orphan: false,
+            waiting_since: None,
+            suit: None,
+            partial: config.partial,
+            heir: config.heir,
             local,
             children,
             held: VecDeque::new(),
             held_bytes: 0,
+            kept_bytes: 0,
             held_from: 0,
+            acked: 0,
             next_seq: 0,
             fin: false,
+            opened: false,
             ready_sent: false,
+            ready_from: 0,
             written_frames: 0,
             written_bytes: 0,
             progress_sent: (0, 0),
@@ -290,6 +353,8 @@ impl Relay {
             upstream_heard: now,
             now,
             called_off: now,
+            why: None,
+            results: Vec::new(),
         };
         if relay.local == Local::None {
             relay.ready(out);
@@ -302,9 +367,19 @@ impl Relay {
         self.phase == Phase::Finished
     }
 
-    /// Bytes of the frames held in memory.
+    /// Bytes of the frames that are held because they are not used up.
     pub fn held_bytes(&self) -> u64 {
         self.held_bytes
+    }
+
+    /// Bytes of the frames that are kept for the children of children.
+    pub fn kept_bytes(&self) -> u64 {
+        self.kept_bytes
+    }
+
+    /// What became of all ranks here and below, once it is finished.
+    pub fn results(&self) -> &[RankResult] {
+        &self.results
     }
 
     /// Takes one input; what is to be done is appended to `out`.
@@ -315,17 +390,20 @@ impl Relay {
         }
         match input {
             Input::Frame(frame) => {
-                self.upstream_heard = now;
+                self.hear_upstream(out);
                 self.take(frame, out);
             }
             Input::Broken(why) => self.broken(why, out),
             Input::Commit => {
-                self.upstream_heard = now;
+                self.hear_upstream(out);
                 self.commit(out);
             }
             Input::Abort(why) => self.abort(&why, out),
-            Input::UpstreamAlive => self.upstream_heard = now,
+            Input::UpstreamAlive => self.hear_upstream(out),
             Input::UpstreamLost => self.upstream_lost(out),
+            Input::Offer { heir } => self.offered(heir, out),
+            Input::OfferAborted(why) => self.offer_aborted(why),
+            Input::OfferGone => self.suit = None,
             Input::Child { child, up } => {
                 if let Some(peer) = self.children.get_mut(child) {
                     peer.heard = now;
@@ -336,6 +414,7 @@ impl Relay {
                 if let Some(peer) = self.children.get_mut(child) {
                     peer.heard = now;
                     peer.in_flight = peer.in_flight.saturating_sub(bytes);
+                    self.credited(child);
                 }
             }
             Input::ChildAlive { child } => {
@@ -365,7 +444,13 @@ impl Relay {
     }
 
     fn ready(&mut self, out: &mut Vec<Output>) {
-        if !self.ready_sent {
+        self.opened = true;
+        self.tell_ready(out);
+    }
+
+    /// Grants the window, unless what came from the one before still fills it.
+    fn tell_ready(&mut self, out: &mut Vec<Output>) {
+        if self.opened && !self.ready_sent && self.acked >= self.ready_from {
             self.ready_sent = true;
             self.up(
                 Up::Ready {

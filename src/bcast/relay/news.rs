@@ -17,19 +17,30 @@ impl Relay {
             return;
         }
         match up {
-            Up::Ready { window } => child.ready(window),
+            Up::Ready { window } => self.child_ready(at, window, out),
+            Up::Resume { seq } => self.child_resumes(at, seq, out),
             Up::Progress { bytes, ranks } => {
                 child.progress = bytes;
                 child.ranks = ranks;
             }
             Up::Failure(failure) => {
-                child.note(&failure);
-                self.up(Up::Failure(failure), out);
+                // One that was adopted says once more what its parent had passed on.
+                if !child.knows(&failure) {
+                    child.note(&failure);
+                    self.up(Up::Failure(failure), out);
+                }
             }
-            Up::Prepared => child.prepared(),
+            Up::Prepared => {
+                child.prepared();
+                // An adopted one may come when the order was given already.
+                if self.phase == Phase::Committing && child.commit() {
+                    out.push(Output::CommitChild(at));
+                }
+            }
             Up::Done(results) => {
                 let early = matches!(self.phase, Phase::Streaming | Phase::Prepared);
-                if let Some(failure) = child.done(results, early)
+                let called_off = self.phase == Phase::Aborting;
+                if let Some(failure) = child.done(results, early, called_off)
                     && early
                 {
                     self.up(Up::Failure(failure), out);
@@ -57,8 +68,14 @@ impl Relay {
             child: at,
             why: why.clone(),
         });
-        child.lost(&why, self.phase == Phase::Committing);
-        self.up(Up::Failure(why), out);
+        if self.leaves_orphans(errno) {
+            let orphans = self.children[at].lost_alone(&why);
+            self.up(Up::Failure(why), out);
+            self.adopt(orphans, out);
+        } else {
+            self.children[at].lost(&why);
+            self.up(Up::Failure(why), out);
+        }
     }
 
     pub(super) fn sink_says(&mut self, event: SinkEvent, out: &mut Vec<Output>) {
@@ -107,6 +124,9 @@ impl Relay {
             && now.saturating_sub(self.upstream_heard) > self.stall
         {
             self.upstream_lost(out);
+        }
+        if self.has_waited_enough() {
+            self.left_alone(out);
         }
         for at in 0..self.children.len() {
             let child = &mut self.children[at];

@@ -5,7 +5,7 @@ use super::*;
 
 const ID: TransferId = TransferId::from_bytes([1; 16]);
 
-fn data(seq: u64) -> Frame {
+pub(super) fn data(seq: u64) -> Frame {
     Frame::encode(
         ID,
         seq,
@@ -17,7 +17,7 @@ fn data(seq: u64) -> Frame {
     )
 }
 
-fn fin(seq: u64) -> Frame {
+pub(super) fn fin(seq: u64) -> Frame {
     Frame::encode(
         ID,
         seq,
@@ -30,15 +30,14 @@ fn fin(seq: u64) -> Frame {
 }
 
 /// A relay on rank 0 that feeds the given ranks, with what it did so far.
-struct Bench {
-    relay: Relay,
-    out: Vec<Output>,
-    now: Millis,
+pub(super) struct Bench {
+    pub(super) relay: Relay,
+    pub(super) out: Vec<Output>,
+    pub(super) now: Millis,
 }
 
 impl Bench {
     fn new(children: &[u32], window: u64) -> Self {
-        let mut out = Vec::new();
         let children = children
             .iter()
             .map(|&rank| Tree::kary(&[rank], 1).unwrap())
@@ -49,33 +48,40 @@ impl Bench {
             window,
             stall: Duration::from_secs(30),
             watch_upstream: true,
+            partial: false,
+            heir: false,
         };
+        Self::with(config)
+    }
+
+    pub(super) fn with(config: Config) -> Self {
+        let mut out = Vec::new();
         let relay = Relay::new(config, 0, &mut out);
         Self { relay, out, now: 0 }
     }
 
-    fn feed(&mut self, input: Input) -> Vec<Output> {
+    pub(super) fn feed(&mut self, input: Input) -> Vec<Output> {
         self.out.clear();
         self.relay.handle(self.now, input, &mut self.out);
         self.out.clone()
     }
 
-    fn child(&mut self, child: usize, up: Up) -> Vec<Output> {
+    pub(super) fn child(&mut self, child: usize, up: Up) -> Vec<Output> {
         self.feed(Input::Child { child, up })
     }
 
-    fn sink(&mut self, event: SinkEvent) -> Vec<Output> {
+    pub(super) fn sink(&mut self, event: SinkEvent) -> Vec<Output> {
         self.feed(Input::Sink(event))
     }
 }
 
-fn sends(out: &[Output]) -> usize {
+pub(super) fn sends(out: &[Output]) -> usize {
     out.iter()
         .filter(|o| matches!(o, Output::SendFrame { .. }))
         .count()
 }
 
-fn acks(out: &[Output]) -> usize {
+pub(super) fn acks(out: &[Output]) -> usize {
     out.iter()
         .filter(|o| matches!(o, Output::Ack { .. }))
         .count()
@@ -308,6 +314,8 @@ fn a_short_stall_time_leaves_time_for_signs_of_life() {
         window: 1000,
         stall: Duration::from_millis(100),
         watch_upstream: true,
+        partial: false,
+        heir: false,
     };
     let mut relay = Relay::new(config, 0, &mut out);
     for now in [250, 500, 750, 1000] {
@@ -342,6 +350,8 @@ fn a_rank_that_was_lost_in_the_commit_stays_unknown_when_its_parent_is_lost_too(
         window: 1000,
         stall: Duration::from_secs(30),
         watch_upstream: true,
+        partial: false,
+        heir: false,
     };
     let mut relay = Relay::new(config, 0, &mut out);
     let lost = Failure::on(2, libc::ENOSYS, "gone");

@@ -15,6 +15,7 @@ mod peers;
 mod plan;
 mod service;
 mod start;
+mod takeover;
 
 use std::cell::Cell;
 use std::cell::RefCell;
@@ -32,6 +33,7 @@ use self::peers::Peers;
 use self::plan::Overlay;
 use self::service::Transfer;
 use self::start::Start;
+use self::takeover::Ended;
 use crate::bcast::id::TransferId;
 use crate::bcast::relay::Input;
 use crate::bcast::report::Failure;
@@ -57,6 +59,8 @@ pub(super) struct Bcast {
     peers: Rc<Peers>,
     /// Transfers that go on here, by id.
     transfers: RefCell<BTreeMap<TransferId, Transfer>>,
+    /// How partial transfers ended here.
+    ended: RefCell<Ended>,
     overlay: RefCell<Option<Rc<Overlay>>>,
     /// What `-o bcast` asks for, until it is carried out.
     options: RefCell<Option<Options>>,
@@ -89,6 +93,7 @@ impl Bcast {
             info,
             peers,
             transfers: RefCell::default(),
+            ended: RefCell::default(),
             overlay: RefCell::default(),
             options: RefCell::default(),
             start: RefCell::default(),

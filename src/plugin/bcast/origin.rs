@@ -235,6 +235,8 @@ impl Inner {
             total,
             names,
             warrant: None,
+            resume: None,
+            heir: false,
         };
         if let Some(link) = bcast.peers.link(open.tree.root()) {
             link.sign_terms(&mut open)?;
@@ -287,6 +289,7 @@ impl Inner {
                     drop(over);
                 }
             }
+            DriverEvent::Accepted | DriverEvent::Declined => {}
         })
     }
 }

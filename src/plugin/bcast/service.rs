@@ -33,7 +33,10 @@ pub(super) struct Transfer {
     driver: Rc<RefCell<Driver>>,
     /// Who feeds it.
     sender: Option<Sender>,
+    /// Who offers to feed it instead.
+    suitor: Option<Sender>,
     window: u64,
+    partial: bool,
 }
 
 impl Transfer {
@@ -48,6 +51,21 @@ impl Transfer {
 
     pub(super) fn driver(&self) -> &Rc<RefCell<Driver>> {
         &self.driver
+    }
+
+    /// Who offers to feed it instead of its sender.
+    pub(super) fn suitor(&mut self) -> &mut Option<Sender> {
+        &mut self.suitor
+    }
+
+    /// Ranks may fail without the others.
+    pub(super) fn is_partial(&self) -> bool {
+        self.partial
+    }
+
+    /// The one that offered that is its sender now.
+    pub(super) fn accept(&mut self) {
+        self.sender = self.suitor.take();
     }
 }
 
@@ -128,6 +146,9 @@ impl Bcast {
 
     /// `bcast.open`: a transfer begins.
     pub(super) fn serve_open(self: &Rc<Self>, request: Request) {
+        let Some(request) = self.serve_resume(request) else {
+            return;
+        };
         match self.check_open(&request) {
             Ok(open) => {
                 if let Err(error) = self.open(open, request) {
@@ -175,7 +196,7 @@ impl Bcast {
     fn open(self: &Rc<Self>, open: Open, request: Request) -> Result<()> {
         let transfer = open.transfer;
         let sender = Sender::of(&request);
-        let window = open.tuning.window;
+        let (window, partial) = (open.tuning.window, open.partial);
         let setup = Setup {
             place: Some(self.place(&open)?),
             open,
@@ -190,7 +211,9 @@ impl Bcast {
                 Transfer {
                     driver,
                     sender,
+                    suitor: None,
                     window,
+                    partial,
                 },
             );
         }
@@ -237,8 +260,13 @@ impl Bcast {
                 DriverEvent::Placed(placed) => {
                     this.start.borrow_mut().placed(transfer, &placed)
                 }
+                DriverEvent::Accepted => this.take_over(transfer, Transfer::accept),
+                DriverEvent::Declined => this.take_over(transfer, |transfer| {
+                    transfer.suitor().take();
+                }),
                 DriverEvent::Finished => {
                     let over = this.transfers.borrow_mut().remove(&transfer);
+                    this.remember(transfer, over.as_ref());
                     drop(over);
                 }
                 DriverEvent::Progress(_) | DriverEvent::Ended { .. } => {}
@@ -285,6 +313,10 @@ impl Bcast {
             Ok(ctl) => ctl,
             Err(error) => return refuse(request, &error),
         };
+        if self.suitor_says(&ctl, &request) {
+            let _ = request.respond();
+            return;
+        }
         match self.transfer(ctl.transfer, &request) {
             Ok(driver) => {
                 Driver::feed(
@@ -351,6 +383,7 @@ impl Bcast {
         for driver in drivers {
             Driver::feed(&driver, Input::UpstreamLost);
         }
+        self.forget_suitor(&gone);
         self.forget_client(&gone);
         self.fetches.borrow_mut().forget_client(&gone);
     }
