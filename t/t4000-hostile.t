@@ -61,6 +61,28 @@ test_expect_success 'a transfer of somebody else is out of reach' '
 	attack others && unharmed
 '
 
+test_expect_success 'a byte that changes on the way: no rank has the file, each error says why' '
+	attack damage >out && cat out &&
+	test "$(wc -l <out)" = 3 &&
+	for r in 0 1 2; do
+		failed="{\"rank\":$r,\"outcome\":{\"failed\":{\"rank\":0,\"errno\":[0-9]*,\"text\"" &&
+		test "$(grep -c "$failed:\"damaged message: checksum mismatch" out)" = 3 ||
+			return 1
+	done &&
+	job_lacks "\$FLUX_JOB_TMPDIR/damaged" &&
+	unharmed
+'
+
+test_expect_success 'data that is not what the source had: every rank finds out by itself' '
+	attack digest >out && cat out &&
+	for r in 0 1 2; do
+		failed="{\"rank\":$r,\"outcome\":{\"failed\":{\"rank\":$r,\"errno\":[0-9]*,\"text\"" &&
+		grep "$failed:\"verify altered: [^\"]*the digest differs" out || return 1
+	done &&
+	job_lacks "\$FLUX_JOB_TMPDIR/altered" &&
+	unharmed
+'
+
 test_expect_success 'data that were not granted are not kept' '
 	mkfifo hold &&
 	before=$(memory $(job_shell 0)) &&

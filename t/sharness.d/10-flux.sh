@@ -1,8 +1,9 @@
 # Runs a test file under a Flux instance, and bounds the time of each command.
 # shellcheck shell=sh
 
-# Re-executes the test file as the initial program of an instance of $1
-# brokers. Call it right after sharness.sh, before the first test.
+# test_under_flux SIZE [OPTION...]: re-executes the test file as the initial
+# program of an instance of so many brokers, with these options of `flux start`.
+# Call it right after sharness.sh, before the first test.
 #
 # root passes every permission check, which would void the tests of refused
 # access: so root gives up the two capabilities for that (and keeps the others,
@@ -13,6 +14,8 @@ test_under_flux() {
 		BCAST_SIZE=$1
 		return
 	fi
+	bcast_size=$1
+	shift
 	BCAST_UNDER_FLUX=t
 	export BCAST_UNDER_FLUX
 	bcast_drop=
@@ -25,7 +28,7 @@ test_under_flux() {
 	cd "$SHARNESS_TEST_SRCDIR" || error "cannot go to $SHARNESS_TEST_SRCDIR"
 	trap - EXIT
 	# shellcheck disable=SC2086 # several words
-	exec $bcast_drop flux start -s "$1" /bin/sh \
+	exec $bcast_drop flux start -s "$bcast_size" "$@" /bin/sh \
 		"$SHARNESS_TEST_SRCDIR/${SHARNESS_TEST_FILE##*/}" \
 		--root="$FLUX_BCAST_TEST_ROOT" \
 		${debug:+--debug} ${verbose:+--verbose} ${immediate:+--immediate}

@@ -165,6 +165,7 @@ static flux_future_t *open_with (const char *tree,
 
 #define ONE "{\"ranks\":[0],\"parents\":[0]}"
 #define TWO "{\"ranks\":[0,1],\"parents\":[0,0]}"
+#define CHAIN "{\"ranks\":[0,1,2],\"parents\":[0,0,1]}"
 
 static flux_future_t *open_plain (void)
 {
@@ -212,6 +213,9 @@ static void put (unsigned char *at, uint64_t value, int bytes)
 
 enum { ENTRY = 1, DATA, HOLE, END, FIN };
 
+/* What happens to the next data message on its way: this byte of it changes. */
+static int damaged_byte = -1;
+
 /* A data message of the open transfer, well-formed whatever it says. */
 static flux_future_t *send_over (flux_t *over,
                                  int kind,
@@ -236,6 +240,9 @@ static flux_future_t *send_over (flux_t *over,
     put (frame + 60, crc32_of (frame, 60), 4);
     if (len)
         memcpy (frame + 64, bytes, len);
+    if (damaged_byte >= 0)
+        frame[damaged_byte] ^= 4;
+    damaged_byte = -1;
     OK ((f = flux_rpc_raw (over, topic ("data"), frame, (int)(64 + len), 0, 0)) != NULL);
     free (frame);
     return f;
@@ -372,6 +379,67 @@ static void streams (void)
     usleep (100000);
     order (ABORT);
     ended (f, "cannot lead out");
+}
+
+/* Opens a transfer of a file `name` to a chain of three shells. */
+static flux_future_t *open_chain (const char *name)
+{
+    char entry[200];
+    flux_future_t *f = open_with (CHAIN, "{}", "{}", 0);
+
+    begun (f);
+    snprintf (entry,
+              sizeof (entry),
+              "{\"path\":\"%s\",\"kind\":\"file\",\"mode\":420}",
+              name);
+    send (ENTRY, 0, 0, 0, entry);
+    send (DATA, 1, 0, 5, "begin");
+    return f;
+}
+
+/* Prints what becomes of the transfer. */
+static void tell_end (flux_future_t *f)
+{
+    const char *text;
+
+    while (answer (f, &text) == 0) {
+        if (strstr (text, "\"done\""))
+            printf ("%s\n", text);
+        flux_future_reset (f);
+    }
+    OK (errno == ENODATA);
+    flux_future_destroy (f);
+}
+
+/* One byte of a message changes on its way to the first shell: one of the file,
+ * one of the header. */
+static void damage (void)
+{
+    for (int byte = 64 + 2; byte > 0; byte -= 30) {
+        flux_future_t *f = open_chain ("damaged");
+
+        damaged_byte = byte;
+        refused (send_over (h, DATA, 2, 5, 6, "middle", 6), EPROTO, "checksum mismatch");
+        send (DATA, 3, 11, 3, "end");
+        usleep (300000);
+        order (ABORT);
+        tell_end (f);
+    }
+}
+
+/* Every message is whole, but the data is not what the source has digested. */
+static void digest (void)
+{
+    flux_future_t *f = open_chain ("altered");
+
+    send (END, 2, 5, 0, "01234567890123456789012345678901");
+    send (FIN, 3, 5, 1, "");
+    usleep (300000);
+    /* Whoever sends would not say so now; nobody obeys. */
+    flux_future_destroy (order_over (h, "\"commit\""));
+    usleep (300000);
+    order (ABORT);
+    tell_end (f);
 }
 
 /* Somebody else's transfer is out of reach. */
@@ -546,7 +614,8 @@ static const struct {
     { "junk", junk },     { "limits", limits }, { "streams", streams },
     { "others", others }, { "crowd", crowd },   { "flood", flood },
     { "release", release }, { "silent", silent },
-    { "panic", panic }, { "replay", replay },
+    { "panic", panic },
+    { "damage", damage }, { "digest", digest }, { "replay", replay },
     { "unsigned", unsigned_requests },
 };
 
