@@ -59,13 +59,45 @@ static void format (char *text, const char *fmt, va_list ap)
         va_end (ap_);                \
     } while (0)
 
-#define ALLOC_FORMAT(rc, text, fmt)          \
-    do {                                     \
-        va_list ap_;                         \
-        va_start (ap_, fmt);                 \
-        rc = vasprintf (&(text), fmt, ap_);  \
-        va_end (ap_);                        \
+/* The value of a variable `name` of `object`; NULL with errno set. */
+static char *format_value (const void *object,
+                           const char *name,
+                           const char *fmt,
+                           va_list ap)
+{
+    char *value;
+
+    if (!object || !name || !fmt) {
+        errno = EINVAL;
+        return NULL;
+    }
+    return vasprintf (&value, fmt, ap) < 0 ? NULL : value;
+}
+
+#define VALUE(value, object, name, fmt)                        \
+    do {                                                       \
+        va_list ap_;                                           \
+        va_start (ap_, fmt);                                   \
+        (value) = format_value ((object), (name), fmt, ap_);   \
+        va_end (ap_);                                          \
     } while (0)
+
+typedef int change_ref_f (struct flux_shell *shell, const char *name);
+
+static int change_ref (struct flux_shell *shell,
+                       change_ref_f *change,
+                       const char *fmt,
+                       va_list ap)
+{
+    char text[TEXT_SIZE];
+
+    if (!shell || !fmt) {
+        errno = EINVAL;
+        return -1;
+    }
+    format (text, fmt, ap);
+    return change (shell, text);
+}
 
 int flux_shell_setenvf (struct flux_shell *shell,
                         int overwrite,
@@ -73,15 +105,11 @@ int flux_shell_setenvf (struct flux_shell *shell,
                         const char *fmt,
                         ...)
 {
-    char *value = NULL;
+    char *value;
     int rc;
 
-    if (!shell || !name || !fmt) {
-        errno = EINVAL;
-        return -1;
-    }
-    ALLOC_FORMAT (rc, value, fmt);
-    if (rc < 0)
+    VALUE (value, shell, name, fmt);
+    if (!value)
         return -1;
     rc = sandbox_shell_setenv (shell, overwrite, name, value);
     free (value);
@@ -92,28 +120,26 @@ int flux_shell_add_completion_ref (struct flux_shell *shell,
                                    const char *fmt,
                                    ...)
 {
-    char text[TEXT_SIZE];
+    va_list ap;
+    int rc;
 
-    if (!shell || !fmt) {
-        errno = EINVAL;
-        return -1;
-    }
-    FORMAT (text, fmt);
-    return sandbox_shell_add_ref (shell, text);
+    va_start (ap, fmt);
+    rc = change_ref (shell, sandbox_shell_add_ref, fmt, ap);
+    va_end (ap);
+    return rc;
 }
 
 int flux_shell_remove_completion_ref (struct flux_shell *shell,
                                       const char *fmt,
                                       ...)
 {
-    char text[TEXT_SIZE];
+    va_list ap;
+    int rc;
 
-    if (!shell || !fmt) {
-        errno = EINVAL;
-        return -1;
-    }
-    FORMAT (text, fmt);
-    return sandbox_shell_remove_ref (shell, text);
+    va_start (ap, fmt);
+    rc = change_ref (shell, sandbox_shell_remove_ref, fmt, ap);
+    va_end (ap);
+    return rc;
 }
 
 void flux_shell_log (const char *component,
@@ -165,15 +191,11 @@ int flux_cmd_setenvf (struct flux_command *cmd,
                       const char *fmt,
                       ...)
 {
-    char *value = NULL;
+    char *value;
     int rc;
 
-    if (!cmd || !name || !fmt) {
-        errno = EINVAL;
-        return -1;
-    }
-    ALLOC_FORMAT (rc, value, fmt);
-    if (rc < 0)
+    VALUE (value, cmd, name, fmt);
+    if (!value)
         return -1;
     rc = sandbox_cmd_setenv (cmd, overwrite, name, value);
     free (value);

@@ -5,6 +5,8 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 
+use crate::base64;
+
 /// Keys and values in order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fields(pub Vec<(String, Value)>);
@@ -21,6 +23,20 @@ impl Fields {
             .iter()
             .find(|(k, _)| k == key)
             .map_or(&Value::Null, |(_, v)| v)
+    }
+
+    /// Adds a piece of a stream, or its end, as in RFC 24.
+    pub fn push_data(&mut self, data: &[u8], eof: bool) {
+        let mut push = |key: &str, value: Value| self.0.push((key.to_owned(), value));
+        if eof {
+            push("eof", true.into());
+            return;
+        }
+        let (data, encoded) = base64::to_json(data);
+        if encoded {
+            push("encoding", "base64".into());
+        }
+        push("data", data);
     }
 }
 

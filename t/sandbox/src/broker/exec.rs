@@ -6,6 +6,7 @@ use super::Broker;
 use super::eventlog::{EXEC, MAIN};
 use super::process::{Owner, signal_group};
 use super::router::Reply;
+use crate::child::signal_text;
 use crate::fields;
 use crate::idset;
 use crate::jobid::{self, Form};
@@ -343,20 +344,4 @@ impl Broker {
 /// Name of the service of a job's shells.
 pub(super) fn service_name(userid: u32, id: u64) -> String {
     format!("{userid}-shell-{}", jobid::encode(id, Form::F58Plain))
-}
-
-/// The text of strsignal(3).
-#[expect(unsafe_code, reason = "strsignal has no safe interface")]
-fn signal_text(signum: i32) -> String {
-    // SAFETY: strsignal returns a C string that stays valid until the next call
-    // in this thread.
-    unsafe {
-        let text = libc::strsignal(signum);
-        if text.is_null() {
-            return format!("Unknown signal {signum}");
-        }
-        std::ffi::CStr::from_ptr(text)
-            .to_string_lossy()
-            .into_owned()
-    }
 }

@@ -6,7 +6,6 @@ use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 
-use flux_sandbox::base64;
 use flux_sandbox::errno::Errno;
 use flux_sandbox::fields;
 use flux_sandbox::host::reactor::{Kind, POLLIN, Watcher};
@@ -148,14 +147,6 @@ fn post(shell: &Shell, task: &Task, stream: &str, data: &[u8], eof: bool) {
     }
     let rank = task.rank.to_string();
     let mut context = fields! { "stream": stream, "rank": rank };
-    if eof {
-        context.0.push(("eof".to_owned(), true.into()));
-    } else {
-        let (data, encoded) = base64::to_json(data);
-        if encoded {
-            context.0.push(("encoding".to_owned(), "base64".into()));
-        }
-        context.0.push(("data".to_owned(), data));
-    }
+    context.push_data(data, eof);
     shell.post_later(PATH, "data", context);
 }

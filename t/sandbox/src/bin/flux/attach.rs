@@ -11,13 +11,12 @@ use flux_sandbox::fields::Event;
 use flux_sandbox::host::future::Future;
 use flux_sandbox::host::handle::Handle;
 use flux_sandbox::host::reactor::{Kind, Watcher};
-use flux_sandbox::host::rpc;
 use flux_sandbox::jobid;
 use serde_json::json;
 
 use crate::fail::{Fail, Outcome, complain};
 use crate::stdin;
-use crate::watch::{call, status_code, status_text};
+use crate::watch::{call, next_event, status_code, status_text};
 
 /// What to show.
 #[derive(Clone, Debug, Default)]
@@ -101,7 +100,7 @@ impl Session {
         let s = Rc::clone(self);
         let started = f.then(
             -1.0,
-            Rc::new(move |f: &Rc<Future>| match next(f) {
+            Rc::new(move |f: &Rc<Future>| match next_event(f) {
                 Ok(Some(event)) => {
                     handle(&s, &event);
                     f.reset();
@@ -330,17 +329,5 @@ impl Session {
         } else {
             complain("flux-job: one more ctrl-C within 2s to cancel or ctrl-Z to detach");
         }
-    }
-}
-
-fn next(f: &Rc<Future>) -> Result<Option<Event>, Errno> {
-    match rpc::get(f) {
-        Ok(msg) => {
-            let json = msg.map(|m| m.json()).unwrap_or_default();
-            let line = json["event"].as_str().unwrap_or("");
-            Event::parse(line).map(Some).ok_or(Errno(libc::EPROTO))
-        }
-        Err(Errno(libc::ENODATA)) => Ok(None),
-        Err(e) => Err(e),
     }
 }

@@ -6,7 +6,6 @@ use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 
-use flux_sandbox::base64;
 use flux_sandbox::fields;
 use flux_sandbox::fields::Event;
 use flux_sandbox::host::handle::Handle;
@@ -49,15 +48,7 @@ pub(crate) fn forward(h: &Rc<Handle>, id: u64, path: Option<&str>) -> Option<Rc<
 
 fn send(h: &Rc<Handle>, id: u64, data: &[u8], eof: bool) {
     let mut context = fields! { "stream": "stdin", "rank": "all" };
-    if eof {
-        context.0.push(("eof".to_owned(), true.into()));
-    } else {
-        let (data, encoded) = base64::to_json(data);
-        if encoded {
-            context.0.push(("encoding".to_owned(), "base64".into()));
-        }
-        context.0.push(("data".to_owned(), data));
-    }
+    context.push_data(data, eof);
     let event = Event {
         timestamp: h.reactor().now(),
         name: "data".to_owned(),

@@ -3,8 +3,10 @@
 use std::rc::Rc;
 
 use flux_sandbox::capi::job::event_watch;
+use flux_sandbox::child::signal_text;
 use flux_sandbox::errno::Errno;
 use flux_sandbox::fields::Event;
+use flux_sandbox::host::future::Future;
 use flux_sandbox::host::handle::Handle;
 use flux_sandbox::host::rpc;
 use flux_sandbox::wire::NODEID_ANY;
@@ -28,9 +30,22 @@ pub(crate) fn call(
     result
 }
 
+/// The event that an event watch has brought; `None` at the end.
+pub(crate) fn next_event(f: &Rc<Future>) -> Result<Option<Event>, Errno> {
+    match rpc::get(f) {
+        Ok(msg) => {
+            let json = msg.map(|m| m.json()).unwrap_or_default();
+            let line = json["event"].as_str().unwrap_or("");
+            Event::parse(line).map(Some).ok_or(Errno(libc::EPROTO))
+        }
+        Err(Errno(libc::ENODATA)) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
 /// An event log, being read.
 pub(crate) struct Log {
-    future: Rc<flux_sandbox::host::future::Future>,
+    future: Rc<Future>,
     started: bool,
 }
 
@@ -51,15 +66,7 @@ impl Log {
             self.future.reset();
         }
         self.future.wait_for(timeout)?;
-        match rpc::get(&self.future) {
-            Ok(msg) => {
-                let json = msg.map(|m| m.json()).unwrap_or_default();
-                let line = json["event"].as_str().unwrap_or("");
-                Event::parse(line).map(Some).ok_or(Errno(libc::EPROTO))
-            }
-            Err(Errno(libc::ENODATA)) => Ok(None),
-            Err(e) => Err(e),
-        }
+        next_event(&self.future)
     }
 }
 
@@ -141,20 +148,5 @@ pub(crate) fn status_text(status: i32) -> Option<String> {
         Some(format!("task(s) exited with exit code {code}"))
     } else {
         None
-    }
-}
-
-#[expect(unsafe_code, reason = "strsignal has no safe interface")]
-fn signal_text(signum: i32) -> String {
-    // SAFETY: strsignal returns a C string that stays valid until the next call
-    // in this thread.
-    unsafe {
-        let text = libc::strsignal(signum);
-        if text.is_null() {
-            return format!("Unknown signal {signum}");
-        }
-        std::ffi::CStr::from_ptr(text)
-            .to_string_lossy()
-            .into_owned()
     }
 }
