@@ -453,6 +453,11 @@ impl Driver {
         };
         let edge = match self.network.link(rank) {
             Some(link) => RpcEdge::open(link, &open, report),
+            // A client knows the leader alone.
+            None if resume.is_some() => {
+                let text = "cut off: the rank that feeds it is lost";
+                Err(Error::with_text(Errno::EHOSTUNREACH, text))
+            }
             None => Err(Errno::EHOSTUNREACH.into()),
         };
         match edge {

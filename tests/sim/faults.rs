@@ -212,7 +212,16 @@ impl World<'_> {
         for RankResult { rank, outcome } in results {
             let well = matches!(outcome, Outcome::Done(_) | Outcome::Cancelled);
             let news = origin.failures().iter().find(|f| f.rank == Some(*rank));
-            if well && let Some(news) = news {
+            // One that is lost may have taken those for lost that it fed.
+            let adopted = self
+                .nodes
+                .iter()
+                .flat_map(|node| &node.children)
+                .any(|fed| fed.adopted && fed.tree.root() == *rank);
+            if well
+                && !adopted
+                && let Some(news) = news
+            {
                 let text = format!("rank {rank} ends with {outcome:?} after {news:?}");
                 return self.blame(0, Err(text));
             }

@@ -10,6 +10,7 @@ use flux_bcast::bcast::relay::SinkEvent;
 use flux_bcast::bcast::report::Failure;
 use flux_bcast::bcast::report::Outcome;
 use flux_bcast::bcast::report::RankResult;
+use flux_bcast::bcast::tree::Tree;
 
 use super::promises::Check;
 use super::promises::Promises;
@@ -222,4 +223,35 @@ fn orders_out_of_turn_are_found() {
     relay(&[], &[open(), abort(), Output::Finished]).unwrap();
     finds(relay(&[], &[answer(), open()]), "follows the answer");
     finds(relay(&[Input::UpstreamLost], &[answer()]), "nobody listens");
+}
+
+#[test]
+fn orphans_handed_over_out_of_turn_are_found() {
+    let adopt = |child| Output::AdoptChild {
+        child,
+        tree: Tree::kary(&[5], 1).unwrap(),
+        first: 3,
+    };
+    let child = |up| Input::Child { child: 1, up };
+    let taken = [child(Up::Resume { seq: 3 }), child(Up::Ready { window: 1 })];
+    let send = |seq| Output::SendFrame {
+        child: 1,
+        frame: fin(seq),
+    };
+    relay(&taken, &[adopt(1)]).unwrap();
+    finds(relay(&[], &[adopt(0)]), "not the next number");
+    finds(relay(&taken, &[send(3)]), "no such child");
+    finds(relay(&[], &[adopt(1), send(3)]), "not the time to send");
+
+    let lost = [Input::Offer { heir: false }, Input::UpstreamLost];
+    let answer = || Output::Up(Up::Done(vec![]));
+    relay(&lost, &[Output::Accept, answer()]).unwrap();
+    finds(relay(&lost[..1], &[Output::Accept]), "not lost");
+    finds(relay(&lost[1..], &[Output::Accept]), "nobody made an offer");
+    relay(&lost[..1], &[Output::Decline]).unwrap();
+    finds(relay(&[], &[Output::Decline]), "nobody made an offer");
+    finds(
+        relay(&lost, &[Output::Decline, Output::Accept]),
+        "nobody made an offer",
+    );
 }

@@ -86,7 +86,7 @@ impl Relay {
                     }
                     // One that came later takes its share when the others, which
                     // had more, have used that up.
-                    if child.in_flight == 0 && crowded && total + cost > self.window {
+                    if (child.in_flight > 0 || crowded) && total + cost > self.window {
                         break;
                     }
                     total += cost;
