@@ -4,6 +4,8 @@
 //! it orders. It is the same for a shell (upstream is a request's stream) and
 //! for the one who starts a transfer (upstream is a reader of files).
 
+mod upstream;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,6 +15,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use std::time::Instant;
 
+use self::upstream::Upstream;
 use super::edge::Edge;
 use super::edge::EdgeEvent;
 use super::edge::Link;
@@ -24,7 +27,6 @@ use super::writer::Writer;
 use crate::bcast::frame::HEADER_LEN;
 use crate::bcast::message::Open;
 use crate::bcast::message::Order;
-use crate::bcast::message::Up;
 use crate::bcast::origin::Origin;
 use crate::bcast::relay::Config;
 use crate::bcast::relay::Input;
@@ -44,9 +46,6 @@ use crate::flux::message::Request;
 use crate::flux::message::Stream;
 use crate::flux::reactor::Reactor;
 use crate::flux::reactor::TimerWatcher;
-
-/// What those hear whose place another has taken.
-const TAKEN: &str = "another feeds it in its place";
 
 /// What the owner of a driver hears.
 #[derive(Debug)]
@@ -83,16 +82,6 @@ pub trait Network {
 enum Machine {
     Relay(Relay),
     Origin(Origin),
-}
-
-enum Upstream {
-    /// The one who feeds us: its open stream and its frames not yet credited.
-    Remote {
-        stream: Option<Stream>,
-        frames: VecDeque<Request>,
-    },
-    /// The files.
-    Reader(Option<Reader>),
 }
 
 /// See the module's documentation.
@@ -289,31 +278,6 @@ impl Driver {
         Self::feed(this, input);
     }
 
-    /// Somebody offers to take the place of the one that feeds us; answered when
-    /// that one is lost, or with [`Driver::results`] at the end.
-    ///
-    /// # Errors
-    /// The request is not a streaming one; it is answered then.
-    pub fn offer(this: &Rc<RefCell<Self>>, request: Request, heir: bool) -> Result<()> {
-        let stream = request.into_stream()?;
-        if let Ok(mut driver) = this.try_borrow_mut() {
-            // The latest one knows best.
-            if let Some(old) = driver.suitor.replace(stream) {
-                let _ = old.fail_with(&Error::with_text(Errno::EPERM, TAKEN));
-            }
-        }
-        Self::feed(this, Input::Offer { heir });
-        Ok(())
-    }
-
-    /// Whoever made the offer is gone.
-    pub fn offer_gone(this: &Rc<RefCell<Self>>) {
-        if let Ok(mut driver) = this.try_borrow_mut() {
-            driver.suitor = None;
-        }
-        Self::feed(this, Input::OfferGone);
-    }
-
     /// What became of all ranks here and below, when nothing more comes.
     pub fn results(&self) -> &[RankResult] {
         match &self.machine {
@@ -401,26 +365,9 @@ impl Driver {
             Output::Up(up) => self.up(up),
             Output::Ack { bytes } => self.ack(bytes),
             Output::Accept => self.accept(),
-            Output::Decline => {
-                if let Some(suitor) = self.suitor.take() {
-                    let text = "the one that feeds it is well";
-                    let _ = suitor.fail_with(&Error::with_text(Errno::EBUSY, text));
-                }
-                self.events.push(DriverEvent::Declined);
-            }
+            Output::Decline => self.decline(),
             Output::Finished => self.finished(),
         }
-    }
-
-    fn accept(&mut self) {
-        if let Upstream::Remote { stream, .. } = &mut self.upstream
-            && let Some(suitor) = self.suitor.take()
-            && let Some(old) = stream.replace(suitor)
-        {
-            // Should it be alive, it must not look after our children.
-            let _ = old.fail_with(&Error::with_text(Errno::EPERM, TAKEN));
-        }
-        self.events.push(DriverEvent::Accepted);
     }
 
     fn open_child(&mut self, child: usize, resume: Option<u64>) {
@@ -514,64 +461,6 @@ impl Driver {
             self.inputs
                 .push_back(Input::Sink(SinkEvent::Failed(failure)));
         }
-    }
-
-    fn up(&mut self, up: Up) {
-        match (&mut self.upstream, up) {
-            (Upstream::Remote { stream, .. }, up) => {
-                let last = matches!(up, Up::Done(_));
-                let sent = stream.as_ref().map(|stream| stream.respond_json(&up));
-                if let Some(Err(_)) = sent {
-                    // Our broker is gone, and with it everybody else.
-                    self.inputs.push_back(Input::UpstreamLost);
-                }
-                if last && let Some(stream) = stream.take() {
-                    let _ = stream.finish();
-                }
-            }
-            (Upstream::Reader(_), Up::Progress { bytes, ranks }) => {
-                self.verified = ranks;
-                self.events.push(DriverEvent::Progress(bytes));
-            }
-            (Upstream::Reader(_), Up::Done(results)) => {
-                let why = match &self.machine {
-                    Machine::Origin(origin) => origin.why().cloned(),
-                    Machine::Relay(_) => None,
-                };
-                self.events.push(DriverEvent::Ended { results, why });
-            }
-            (Upstream::Reader(_), _) => {}
-        }
-    }
-
-    fn ack(&mut self, bytes: u64) {
-        match &mut self.upstream {
-            Upstream::Remote { frames, .. } => {
-                if let Some(request) = frames.pop_front() {
-                    let _ = request.respond();
-                }
-            }
-            Upstream::Reader(reader) => {
-                if let Some(reader) = reader {
-                    reader.credit(bytes);
-                }
-            }
-        }
-    }
-
-    fn finished(&mut self) {
-        if let Upstream::Remote { frames, .. } = &mut self.upstream {
-            for request in frames.drain(..) {
-                let _ = request.respond();
-            }
-        }
-        if let Some(suitor) = self.suitor.take() {
-            let _ = suitor.respond_json(&Up::Done(self.results().to_vec()));
-            let _ = suitor.finish();
-        }
-        self.upstream = Upstream::Reader(None);
-        self._ticker = None;
-        self.events.push(DriverEvent::Finished);
     }
 
     /// Takes the writer away, to wait for the end of its thread.
