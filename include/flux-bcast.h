@@ -284,6 +284,10 @@ enum flux_bcast_flags {
      * flux_bcast_opts_set_libs_dir, flux_bcast_opts_set_exclude_libs,
      * flux_bcast_get_rank_library_path, flux_bcast_get_notes. */
     FLUX_BCAST_SEND_LIBS = 4096,
+    /* Data goes by TCP from shell to shell, past the brokers, between those that
+     * can connect to each other; between others as ever.  Faster, and easier on
+     * the brokers; for sites whose nodes may do that. */
+    FLUX_BCAST_DIRECT = 8192,
 };
 
 /* Sets all flags, in place of earlier ones.

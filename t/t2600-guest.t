@@ -44,6 +44,11 @@ test_expect_success 'down a chain, compressed, from standard input' '
 	job_has file "\$FLUX_JOB_TMPDIR/piped"
 '
 
+test_expect_success 'past the brokers' '
+	bcast --direct -k 2 --dest=past "$JOBID" file &&
+	job_has file "\$FLUX_JOB_TMPDIR/past"
+'
+
 test_expect_success 'a directory to some ranks' '
 	bcast --ranks 1,3 "$JOBID" tree &&
 	job_has tree/sub/one "\$FLUX_JOB_TMPDIR/tree/link" "1 3" &&

@@ -10,6 +10,8 @@
 //! | `bcast.data`   | a frame        | empty, when the frame is used up: credit |
 //! | `bcast.ctl`    | [`Ctl`]        | empty                                    |
 
+use std::net::IpAddr;
+
 use serde::Deserialize;
 use serde::Serialize;
 
@@ -67,6 +69,9 @@ pub struct Tuning {
     /// Compress the data where it is read, once; each rank expands its own.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub compress: bool,
+    /// Data goes by TCP from shell to shell, where that is possible.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub direct: bool,
 }
 
 impl Default for Tuning {
@@ -78,6 +83,7 @@ impl Default for Tuning {
             window: WINDOW,
             stall: 30.,
             compress: false,
+            direct: false,
         }
     }
 }
@@ -207,6 +213,30 @@ pub struct Open {
     /// Should the sender be lost, somebody will make that offer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub heir: bool,
+    /// For [`Tuning::direct`]: the kernel that the sender of this request runs
+    /// under, empty if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+}
+
+/// What a shell says first where it takes data by TCP, before any [`Up`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Greeting {
+    /// How it is reached.
+    pub direct: Offer,
+}
+
+/// Where a shell takes data by TCP.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Offer {
+    /// The port.
+    pub port: u16,
+    /// The addresses, in the order in which they are best tried.
+    pub addresses: Vec<IpAddr>,
+    /// What has to be said first: so many bytes.
+    pub secret: TransferId,
 }
 
 /// What a shell tells the one that feeds it.

@@ -35,12 +35,13 @@ pub(super) mod flag {
     pub(in crate::capi) const CHECKSUM: i32 = 1024;
     pub(in crate::capi) const COMPRESS: i32 = 2048;
     pub(in crate::capi) const SEND_LIBS: i32 = 4096;
+    pub(in crate::capi) const DIRECT: i32 = 8192;
     /// What is said about a file that exists.
     pub(super) const EXISTING: i32 = EXCL | TRUNC | APPEND | IN_PLACE;
     /// What has a meaning where files are fetched.
     pub(in crate::capi) const GATHER: i32 =
         EXCL | TRUNC | MKDIR | SYNC | TIMES | PARTIAL | NOWAIT;
-    pub(super) const NAMES: [(i32, &str); 13] = [
+    pub(super) const NAMES: [(i32, &str); 14] = [
         (EXCL, "EXCL"),
         (TRUNC, "TRUNC"),
         (APPEND, "APPEND"),
@@ -54,6 +55,7 @@ pub(super) mod flag {
         (CHECKSUM, "CHECKSUM"),
         (COMPRESS, "COMPRESS"),
         (SEND_LIBS, "SEND_LIBS"),
+        (DIRECT, "DIRECT"),
     ];
 }
 

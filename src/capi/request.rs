@@ -161,6 +161,7 @@ impl Options {
             },
             tuning: Tuning {
                 compress: self.has(flag::COMPRESS),
+                direct: self.has(flag::DIRECT),
                 ..self.tuning.clone()
             },
             timeout: self.timeout,

@@ -393,6 +393,7 @@ impl Inner {
             warrant: None,
             resume: None,
             heir: false,
+            kernel: None,
         };
         link.sign_terms(&mut open)?;
         let weak = self.me.clone();

@@ -9,10 +9,15 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::rc::Rc;
 use std::rc::Weak;
+use std::time::Duration;
 
+use super::direct::outlet::Outlet;
+use super::direct::outlet::OutletEvent;
 use crate::bcast::frame::Frame;
 use crate::bcast::id::TransferId;
 use crate::bcast::message::Ctl;
+use crate::bcast::message::Greeting;
+use crate::bcast::message::Offer;
 use crate::bcast::message::Open;
 use crate::bcast::message::Order;
 use crate::bcast::message::Up;
@@ -23,6 +28,7 @@ use crate::flux::future::FutureRef;
 use crate::flux::future::Pending;
 use crate::flux::handle::Handle;
 use crate::flux::handle::Node;
+use crate::flux::reactor::TimerWatcher;
 
 /// What comes from a fed shell.
 #[derive(Debug)]
@@ -57,6 +63,10 @@ pub trait Edge: fmt::Debug {
     fn order(&mut self, order: Order) -> Result<()>;
 }
 
+/// A connection that breaks while Flux can still reach the peer has broken by
+/// itself. So long is waited for news by Flux, which know more.
+const NEWS: Duration = Duration::from_secs(2);
+
 /// Where an edge reports.
 pub type Sink = Rc<dyn Fn(EdgeEvent)>;
 
@@ -65,6 +75,8 @@ pub type Sink = Rc<dyn Fn(EdgeEvent)>;
 /// is noticed by both sides: the fed shell hears of our death because the
 /// stream is open (RFC 6 disconnect), we of its death because a new request to
 /// a dead shell fails at once.
+///
+/// Frames may take another way, see [`super::direct`].
 pub struct RpcEdge {
     link: Link,
     transfer: TransferId,
@@ -99,6 +111,10 @@ struct State {
     orders: VecDeque<Pending>,
     report: Sink,
     open: bool,
+    /// Where frames go while there is one.
+    outlet: Option<Outlet>,
+    /// Its connection broke.
+    broken: Option<TimerWatcher>,
 }
 
 impl State {
@@ -118,6 +134,85 @@ impl State {
     }
 }
 
+impl State {
+    /// Sends a frame the way that frames go.
+    fn send(this: &Rc<RefCell<Self>>, link: &Link, frame: &Frame) -> Result<()> {
+        if let Some(outlet) = &this.borrow().outlet {
+            // If the connection broke, that is reported, or about to be.
+            outlet.send(frame.clone());
+            return Ok(());
+        }
+        Self::send_rpc(this, link, frame)
+    }
+
+    fn send_rpc(this: &Rc<RefCell<Self>>, link: &Link, frame: &Frame) -> Result<()> {
+        let cost = frame.cost();
+        let node = Node::Rank(link.broker);
+        let future = link
+            .handle
+            .rpc_raw(&link.topic("data"), frame.as_bytes(), node)?;
+        let weak = Rc::downgrade(this);
+        let pending = future.then(None, move |future| {
+            let event = match future.get() {
+                Ok(()) => EdgeEvent::Credit(cost),
+                Err(error) => lost(&error),
+            };
+            // The answered request is the oldest one; it may be dropped here,
+            // inside its own continuation.
+            if let Some(state) = weak.upgrade() {
+                drop(state.borrow_mut().frames.pop_front());
+            }
+            Self::report(&weak, event);
+        })?;
+        this.borrow_mut().frames.push_back(pending);
+        Ok(())
+    }
+
+    /// The peer takes frames by TCP.
+    fn connect(weak: &Weak<RefCell<Self>>, link: &Link, offer: &Offer) {
+        // Without a reactor there is no other way than the one there is.
+        let (Some(this), Ok(reactor)) = (weak.upgrade(), link.handle.reactor()) else {
+            return;
+        };
+        let (weak, link) = (Weak::clone(weak), link.clone());
+        let outlet = Outlet::open(reactor, offer, move |event| match event {
+            OutletEvent::Credit(cost) => Self::report(&weak, EdgeEvent::Credit(cost)),
+            OutletEvent::Unreachable(frames) => Self::disconnect(&weak, &link, &frames),
+            OutletEvent::Broken(errno) => Self::broke(&weak, &link, errno),
+        });
+        this.borrow_mut().outlet = Some(outlet);
+    }
+
+    fn disconnect(weak: &Weak<RefCell<Self>>, link: &Link, frames: &[Frame]) {
+        let Some(this) = weak.upgrade() else { return };
+        let outlet = this.borrow_mut().outlet.take();
+        drop(outlet);
+        for frame in frames {
+            if let Err(error) = Self::send_rpc(&this, link, frame) {
+                let (errno, text) = (error.errno(), error.to_string());
+                return Self::report(weak, EdgeEvent::Lost { errno, text });
+            }
+        }
+    }
+
+    fn broke(weak: &Weak<RefCell<Self>>, link: &Link, errno: Errno) {
+        let Some(this) = weak.upgrade() else { return };
+        let weak = Weak::clone(weak);
+        let lost = move || {
+            let text = format!("the connection to it broke: {errno}");
+            Self::report(&weak, EdgeEvent::Lost { errno, text });
+        };
+        let timer = link
+            .handle
+            .reactor()
+            .and_then(|reactor| TimerWatcher::new(reactor, NEWS, None, lost.clone()));
+        match timer {
+            Ok(timer) => this.borrow_mut().broken = Some(timer),
+            Err(_) => lost(),
+        }
+    }
+}
+
 impl RpcEdge {
     /// Opens the transfer on the shell at the other end.
     ///
@@ -129,12 +224,23 @@ impl RpcEdge {
             orders: VecDeque::new(),
             report,
             open: true,
+            outlet: None,
+            broken: None,
         }));
         let stream =
             link.handle
                 .stream_json(&link.topic("open"), open, Node::Rank(link.broker))?;
         let weak = Rc::downgrade(&state);
+        let (way, transfer) = (link.clone(), open.transfer);
+        let mut greets = open.kernel.is_some();
         let pending = stream.then(None, move |future| {
+            // The first answer, if at all.
+            if std::mem::take(&mut greets)
+                && let Ok(Greeting { direct }) = future.get_json()
+            {
+                future.reset();
+                return State::connect(&weak, &way, &direct);
+            }
             let event = stream_event(&future);
             if !matches!(event, EdgeEvent::Lost { .. }) {
                 future.reset();
@@ -143,7 +249,7 @@ impl RpcEdge {
         })?;
         Ok(Self {
             link,
-            transfer: open.transfer,
+            transfer,
             _open: pending,
             state,
         })
@@ -186,27 +292,7 @@ pub fn explain(error: &Error) -> (Errno, String) {
 
 impl Edge for RpcEdge {
     fn send(&mut self, frame: &Frame) -> Result<()> {
-        let cost = frame.cost();
-        let node = Node::Rank(self.link.broker);
-        let future =
-            self.link
-                .handle
-                .rpc_raw(&self.link.topic("data"), frame.as_bytes(), node)?;
-        let weak = Rc::downgrade(&self.state);
-        let pending = future.then(None, move |future| {
-            let event = match future.get() {
-                Ok(()) => EdgeEvent::Credit(cost),
-                Err(error) => lost(&error),
-            };
-            // The answered request is the oldest one; it may be dropped here,
-            // inside its own continuation.
-            if let Some(state) = weak.upgrade() {
-                drop(state.borrow_mut().frames.pop_front());
-            }
-            State::report(&weak, event);
-        })?;
-        self.state.borrow_mut().frames.push_back(pending);
-        Ok(())
+        State::send(&self.state, &self.link, frame)
     }
 
     fn order(&mut self, order: Order) -> Result<()> {

@@ -7,6 +7,7 @@
 //! disk nor a slow peer ever blocks the reactor.
 
 pub mod ask;
+pub mod direct;
 pub mod driver;
 pub mod edge;
 pub mod reader;

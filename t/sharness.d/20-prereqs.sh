@@ -2,6 +2,7 @@
 #   NONROOT   not run by root
 #   DAC       file permissions are enforced (see test_under_flux)
 #   TMPFS     may mount file systems (a file system of a few KiB can be made)
+#   NETNS     may make network namespaces
 #   SPACE4G   4 GiB are free where the tests work
 # shellcheck shell=sh
 
@@ -17,6 +18,8 @@ if mount -t tmpfs -o size=64k none "$probe" 2>/dev/null; then
 	test_set_prereq TMPFS
 fi
 rm -rf "$probe"
+
+unshare -n true 2>/dev/null && test_set_prereq NETNS
 
 if test "$(df -Pk "$FLUX_BCAST_TEST_ROOT" | awk 'NR == 2 { print $4 }')" -gt 4194304; then
 	test_set_prereq SPACE4G

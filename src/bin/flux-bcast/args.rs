@@ -152,6 +152,10 @@ pub(crate) struct Args {
     #[arg(short = 'C', long)]
     pub(crate) compress: bool,
 
+    /// Send data by TCP from shell to shell where possible, past the brokers
+    #[arg(long)]
+    pub(crate) direct: bool,
+
     /// Give up after this time
     #[arg(short, long, value_name = "FSD", value_parser = fsd)]
     pub(crate) timeout: Option<Duration>,
@@ -265,6 +269,7 @@ impl Args {
             (self.batch.is_some(), "--batch"),
             (self.window.is_some(), "--window"),
             (self.compress, "--compress"),
+            (self.direct, "--direct"),
         ];
         let given = |list: &[(bool, &'static str)], fine: &[&str]| {
             list.iter()

@@ -149,6 +149,7 @@ pub(crate) fn tuning(args: &Args) -> Result<Tuning, Failed> {
     let mut tuning = Tuning {
         k: args.fanout,
         compress: args.compress,
+        direct: args.direct,
         ..Tuning::default()
     };
     if let Some(chunk) = args.chunk {

@@ -66,6 +66,7 @@ const KEYS: &[&str] = &[
     "batch",
     "window",
     "compress",
+    "direct",
     "timeout",
     "sync",
     "partial",
@@ -127,6 +128,7 @@ impl Options {
             tuning.window = window;
         }
         tuning.compress = get.flag("compress")?;
+        tuning.direct = get.flag("direct")?;
         if let Some(stall) = get.duration("stall")? {
             tuning.stall = stall.as_secs_f64();
         }

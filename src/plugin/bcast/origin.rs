@@ -237,6 +237,7 @@ impl Inner {
             warrant: None,
             resume: None,
             heir: false,
+            kernel: None,
         };
         if let Some(link) = bcast.peers.link(open.tree.root()) {
             link.sign_terms(&mut open)?;

@@ -15,7 +15,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use std::time::Instant;
 
+use self::upstream::Arrived;
 use self::upstream::Upstream;
+use super::direct;
 use super::edge::Edge;
 use super::edge::EdgeEvent;
 use super::edge::Link;
@@ -136,16 +138,26 @@ impl Driver {
     /// The reactor or a timer could not be had; the request is answered then.
     pub fn relay(setup: Setup, request: Request) -> Result<Rc<RefCell<Self>>> {
         let stream = request.into_stream()?;
+        let (kernel, reactor) = (setup.open.kernel.clone(), setup.handle.reactor()?);
         let children = setup.open.tree.children();
-        Self::start(
+        // It is heard from the reactor only, so when there is a driver.
+        let driver: Rc<RefCell<Weak<RefCell<Self>>>> = Rc::default();
+        let inlet = match kernel.filter(|_| setup.open.tuning.direct) {
+            Some(kernel) => Self::listen(reactor, &kernel, &stream, Rc::clone(&driver)),
+            None => None,
+        };
+        let started = Self::start(
             setup,
             children,
             Upstream::Remote {
                 stream: Some(stream),
                 frames: VecDeque::new(),
+                inlet,
             },
             |config, now, out| Machine::Relay(Relay::new(config, now, out)),
-        )
+        )?;
+        driver.replace(Rc::downgrade(&started));
+        Ok(started)
     }
 
     /// Starts a transfer: the shells of `children` are fed from `reader`, which
@@ -273,7 +285,7 @@ impl Driver {
         if let Ok(mut driver) = this.try_borrow_mut()
             && let Upstream::Remote { frames, .. } = &mut driver.upstream
         {
-            frames.push_back(request);
+            frames.push_back(Arrived::Request(request));
         }
         Self::feed(this, input);
     }
@@ -391,11 +403,13 @@ impl Driver {
                 },
             );
         });
+        let direct = self.open.tuning.direct;
         let open = Open {
             tree,
             resume,
             // Whoever feeds us goes on in our place.
             heir: self.open.partial && matches!(self.upstream, Upstream::Remote { .. }),
+            kernel: direct.then(|| direct::kernel().to_owned()),
             ..self.open.clone()
         };
         let edge = match self.network.link(rank) {

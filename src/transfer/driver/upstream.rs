@@ -4,18 +4,24 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::rc::Weak;
 
+use super::super::direct::inlet::Inlet;
+use super::super::direct::inlet::InletEvent;
 use super::super::reader::Reader;
 use super::Driver;
 use super::DriverEvent;
 use super::Machine;
+use crate::bcast::message::Greeting;
 use crate::bcast::message::Up;
 use crate::bcast::relay::Input;
+use crate::bcast::report::Failure;
 use crate::errno::Errno;
 use crate::flux::error::Error;
 use crate::flux::error::Result;
 use crate::flux::message::Request;
 use crate::flux::message::Stream;
+use crate::flux::reactor::Reactor;
 
 /// What those hear whose place another has taken.
 const TAKEN: &str = "another feeds it in its place";
@@ -24,13 +30,59 @@ pub(super) enum Upstream {
     /// The one who feeds us: its open stream and its frames not yet credited.
     Remote {
         stream: Option<Stream>,
-        frames: VecDeque<Request>,
+        frames: VecDeque<Arrived>,
+        /// Where frames come by TCP.
+        inlet: Option<Inlet>,
     },
     /// The files.
     Reader(Option<Reader>),
 }
 
+/// How a frame came that is not yet credited.
+pub(super) enum Arrived {
+    Request(Request),
+    /// By TCP; its cost.
+    Direct(u64),
+}
+
 impl Driver {
+    /// Offers to take frames by TCP. If it cannot be, they come the other way.
+    pub(super) fn listen(
+        reactor: Reactor,
+        kernel: &str,
+        stream: &Stream,
+        driver: Rc<RefCell<Weak<RefCell<Self>>>>,
+    ) -> Option<Inlet> {
+        let heard = move |event| {
+            let driver = driver.borrow().upgrade();
+            if let Some(driver) = driver {
+                Self::arrived(&driver, event);
+            }
+        };
+        let (inlet, offer) = Inlet::open(reactor, kernel, heard).ok()?;
+        stream.respond_json(&Greeting { direct: offer }).ok()?;
+        Some(inlet)
+    }
+
+    /// Something came by TCP.
+    fn arrived(this: &Rc<RefCell<Self>>, event: InletEvent) {
+        let broken = |why: String| {
+            let rank = this.borrow().place.as_ref().map(|place| place.rank);
+            let failure = Failure::client(Errno::EPROTO.raw(), why);
+            Self::feed(this, Input::Broken(Failure { rank, ..failure }));
+        };
+        match event {
+            InletEvent::Frame(frame) if frame.transfer() == this.borrow().open.transfer => {
+                if let Upstream::Remote { frames, .. } = &mut this.borrow_mut().upstream {
+                    frames.push_back(Arrived::Direct(frame.cost()));
+                }
+                Self::feed(this, Input::Frame(frame));
+            }
+            InletEvent::Frame(_) => broken("data of another transfer".into()),
+            InletEvent::Broken(why) => broken(why),
+        }
+    }
+
     /// Somebody offers to take the place of the one that feeds us; answered when
     /// that one is lost, or with [`Driver::results`] at the end.
     ///
@@ -57,12 +109,15 @@ impl Driver {
     }
 
     pub(super) fn accept(&mut self) {
-        if let Upstream::Remote { stream, .. } = &mut self.upstream
+        if let Upstream::Remote { stream, inlet, .. } = &mut self.upstream
             && let Some(suitor) = self.suitor.take()
-            && let Some(old) = stream.replace(suitor)
         {
-            // Should it be alive, it must not look after our children.
-            let _ = old.fail_with(&Error::with_text(Errno::EPERM, TAKEN));
+            // What the old one sent and we did not take is sent again.
+            *inlet = None;
+            if let Some(old) = stream.replace(suitor) {
+                // Should it be alive, it must not look after our children.
+                let _ = old.fail_with(&Error::with_text(Errno::EPERM, TAKEN));
+            }
         }
         self.events.push(DriverEvent::Accepted);
     }
@@ -105,11 +160,11 @@ impl Driver {
 
     pub(super) fn ack(&mut self, bytes: u64) {
         match &mut self.upstream {
-            Upstream::Remote { frames, .. } => {
-                if let Some(request) = frames.pop_front() {
-                    let _ = request.respond();
-                }
-            }
+            Upstream::Remote { frames, inlet, .. } => match (frames.pop_front(), inlet) {
+                (Some(Arrived::Request(request)), _) => drop(request.respond()),
+                (Some(Arrived::Direct(cost)), Some(inlet)) => inlet.credit(cost),
+                _ => {}
+            },
             Upstream::Reader(reader) => {
                 if let Some(reader) = reader {
                     reader.credit(bytes);
@@ -120,8 +175,10 @@ impl Driver {
 
     pub(super) fn finished(&mut self) {
         if let Upstream::Remote { frames, .. } = &mut self.upstream {
-            for request in frames.drain(..) {
-                let _ = request.respond();
+            for arrived in frames.drain(..) {
+                if let Arrived::Request(request) = arrived {
+                    let _ = request.respond();
+                }
             }
         }
         if let Some(suitor) = self.suitor.take() {

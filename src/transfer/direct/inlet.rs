@@ -1,0 +1,296 @@
+//! The end of a connection where data arrives.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::io;
+use std::io::Read;
+use std::io::Write;
+use std::net::TcpListener;
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::rc::Weak;
+
+use super::Frames;
+use crate::bcast::frame::Frame;
+use crate::bcast::id::TransferId;
+use crate::bcast::message::Offer;
+use crate::flux::error::Result;
+use crate::flux::reactor::FdWatcher;
+use crate::flux::reactor::Interest;
+use crate::flux::reactor::Reactor;
+use crate::transfer::new_id;
+
+/// Bytes of the secret.
+const SECRET_LEN: usize = 16;
+
+/// Most that may be connected without having said the secret. One more, and the
+/// oldest has to go.
+const STRANGERS: usize = 8;
+
+/// What arrives.
+#[derive(Debug)]
+pub enum InletEvent {
+    /// A frame.
+    Frame(Frame),
+    /// Something that is none; nothing more comes.
+    Broken(String),
+}
+
+/// See the module's documentation. Dropping it closes the connection.
+pub struct Inlet {
+    inner: Rc<RefCell<Inner>>,
+}
+
+struct Inner {
+    reactor: Reactor,
+    secret: TransferId,
+    listener: Option<(TcpListener, FdWatcher)>,
+    strangers: Vec<Stranger>,
+    number: u64,
+    sender: Option<Sender>,
+    report: Rc<dyn Fn(InletEvent)>,
+}
+
+/// A connection that has not said the secret.
+struct Stranger {
+    number: u64,
+    // Watched until it is dropped, so the watcher goes first.
+    _watcher: FdWatcher,
+    stream: TcpStream,
+    said: Vec<u8>,
+}
+
+/// The one that has.
+struct Sender {
+    readable: FdWatcher,
+    /// Runs while credit could not be written.
+    writable: FdWatcher,
+    stream: TcpStream,
+    frames: Frames,
+    credit: Vec<u8>,
+}
+
+impl Inlet {
+    /// Listens for somebody who runs under `kernel`, and is to be told the
+    /// offer. `report` is called from the reactor only.
+    ///
+    /// # Errors
+    /// Those of the sockets.
+    pub fn open(
+        reactor: Reactor,
+        kernel: &str,
+        report: impl Fn(InletEvent) + 'static,
+    ) -> Result<(Self, Offer)> {
+        let at = super::listen_at(kernel);
+        let listener = TcpListener::bind((at, 0))?;
+        listener.set_nonblocking(true)?;
+        let offer = Offer {
+            port: listener.local_addr()?.port(),
+            addresses: super::addresses(at)?,
+            secret: new_id()?,
+        };
+        let inner = Rc::new(RefCell::new(Inner {
+            reactor,
+            secret: offer.secret,
+            listener: None,
+            strangers: Vec::new(),
+            number: 0,
+            sender: None,
+            report: Rc::new(report),
+        }));
+        let weak = Rc::downgrade(&inner);
+        let watcher = FdWatcher::new(reactor, listener.as_fd(), Interest::Read, move |_| {
+            Inner::accept(&weak);
+        })?;
+        inner.borrow_mut().listener = Some((listener, watcher));
+        Ok((Self { inner }, offer))
+    }
+
+    /// A frame of this cost is used up.
+    pub fn credit(&self, cost: u64) {
+        if let Some(sender) = &mut self.inner.borrow_mut().sender {
+            sender.credit.extend_from_slice(&cost.to_le_bytes());
+            sender.flush();
+        }
+    }
+}
+
+impl Inner {
+    fn accept(weak: &Weak<RefCell<Self>>) {
+        let Some(this) = weak.upgrade() else { return };
+        let mut inner = this.borrow_mut();
+        let accepted = inner
+            .listener
+            .as_ref()
+            .map(|(listener, _)| listener.accept());
+        // Whoever is gone again is none.
+        let Some(Ok((stream, _))) = accepted else {
+            return;
+        };
+        inner.number += 1;
+        let number = inner.number;
+        let weak = Weak::clone(weak);
+        let watched = stream
+            .set_nonblocking(true)
+            .map_err(Into::into)
+            .and_then(|()| {
+                FdWatcher::new(inner.reactor, stream.as_fd(), Interest::Read, move |_| {
+                    Self::listen_to(&weak, number);
+                })
+            });
+        // A connection that cannot be served is closed.
+        let Ok(watcher) = watched else { return };
+        if inner.strangers.len() >= STRANGERS {
+            inner.strangers.remove(0);
+        }
+        inner.strangers.push(Stranger {
+            number,
+            _watcher: watcher,
+            stream,
+            said: Vec::new(),
+        });
+    }
+
+    /// Reads the secret.
+    fn listen_to(weak: &Weak<RefCell<Self>>, number: u64) {
+        let Some(this) = weak.upgrade() else { return };
+        let mut inner = this.borrow_mut();
+        let Some(at) = inner.strangers.iter().position(|s| s.number == number) else {
+            return;
+        };
+        let mut bytes = [0; SECRET_LEN];
+        let stranger = &mut inner.strangers[at];
+        let wanted = SECRET_LEN - stranger.said.len();
+        match stranger.stream.read(&mut bytes[..wanted]) {
+            Ok(len) if len > 0 => stranger.said.extend_from_slice(&bytes[..len]),
+            Err(error) if is_later(&error) => return,
+            Ok(_) | Err(_) => {
+                inner.strangers.remove(at);
+                return;
+            }
+        }
+        if stranger.said.len() < SECRET_LEN {
+            return;
+        }
+        let stranger = inner.strangers.remove(at);
+        if stranger.said != inner.secret.as_bytes() {
+            return;
+        }
+        let Stranger {
+            _watcher: watcher,
+            stream,
+            ..
+        } = stranger;
+        drop(watcher);
+        // A failure here leaves the sender to its own: its connection ends.
+        if let Ok(sender) = Sender::new(inner.reactor, weak, stream) {
+            inner.sender = Some(sender);
+        }
+        inner.listener = None;
+        inner.strangers.clear();
+    }
+
+    fn read(weak: &Weak<RefCell<Self>>) {
+        let Some(this) = weak.upgrade() else { return };
+        let (report, events) = {
+            let mut inner = this.borrow_mut();
+            let report = Rc::clone(&inner.report);
+            let Some(sender) = &mut inner.sender else {
+                return;
+            };
+            (report, sender.read())
+        };
+        for event in events {
+            report(event);
+        }
+    }
+
+    fn write(weak: &Weak<RefCell<Self>>) {
+        if let Some(this) = weak.upgrade()
+            && let Some(sender) = &mut this.borrow_mut().sender
+        {
+            sender.flush();
+        }
+    }
+}
+
+impl Sender {
+    fn new(reactor: Reactor, inner: &Weak<RefCell<Inner>>, stream: TcpStream) -> Result<Self> {
+        stream.set_nodelay(true)?;
+        let weak = Weak::clone(inner);
+        let readable = FdWatcher::new(reactor, stream.as_fd(), Interest::Read, move |_| {
+            Inner::read(&weak);
+        })?;
+        let weak = Weak::clone(inner);
+        let writable = FdWatcher::new(reactor, stream.as_fd(), Interest::Write, move |_| {
+            Inner::write(&weak);
+        })?;
+        writable.stop();
+        Ok(Self {
+            readable,
+            writable,
+            stream,
+            frames: Frames::default(),
+            credit: Vec::new(),
+        })
+    }
+
+    fn read(&mut self) -> Vec<InletEvent> {
+        let mut events = Vec::new();
+        // A frame is often as long as the receive window. Without this the rest
+        // of it waits for a delayed acknowledgement, 40 ms each time; it has to
+        // be said again and again, see tcp(7). A failure costs time only.
+        let _ = rustix::net::sockopt::set_tcp_quickack(&self.stream, true);
+        match self.stream.read(self.frames.room()) {
+            // If that was too early, the sender's end is noticed by Flux, or the
+            // sender notices.
+            Ok(0) => self.readable.stop(),
+            Ok(len) => self.frames.fill(len),
+            Err(error) if is_later(&error) => {}
+            Err(_) => self.readable.stop(),
+        }
+        loop {
+            let broken = match self.frames.next() {
+                Ok(None) => break,
+                Ok(Some(bytes)) => match Frame::decode(bytes) {
+                    Ok(frame) => {
+                        events.push(InletEvent::Frame(frame));
+                        continue;
+                    }
+                    Err(error) => error.to_string(),
+                },
+                Err(text) => text.to_owned(),
+            };
+            self.readable.stop();
+            events.push(InletEvent::Broken(broken));
+            break;
+        }
+        events
+    }
+
+    fn flush(&mut self) {
+        while !self.credit.is_empty() {
+            match self.stream.write(&self.credit) {
+                Ok(len) => drop(self.credit.drain(..len)),
+                Err(error) if is_later(&error) => return self.writable.start(),
+                // The sender notices.
+                Err(_) => self.credit.clear(),
+            }
+        }
+        self.writable.stop();
+    }
+}
+
+pub(super) fn is_later(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}
+
+impl fmt::Debug for Inlet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inlet").finish_non_exhaustive()
+    }
+}
