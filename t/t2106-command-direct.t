@@ -25,6 +25,13 @@ intrude() {
 	intruder=$!
 }
 
+# A client that cannot connect: the first shell goes on listening.
+apart() {
+	run_timeout 60 unshare -n flux bcast --direct -k 2 --force --dest=strange \
+		"$JOBID" big &
+	client=$!
+}
+
 # stalled NAME [OPTION...]: a transfer into to/ that has begun and cannot end, since
 # shell 5 is stopped and no window is as large as the file.
 stalled() {
@@ -81,14 +88,30 @@ test_expect_success NETNS 'a client that cannot connect sends through its broker
 '
 
 test_expect_success 'whoever connects first without the secret is in nobody'"'"'s way' '
-	>go && intrude &&
-	for n in 1 2 3 4 5 6 7 8 9 10; do
+	rm -f go.in && >go && intrude &&
+	for n in $(test_seq 1 200); do
 		bcast --direct -k 2 --force --dest=strange "$JOBID" s1048576 || return 1
+		test ! -e go.in || break
 	done &&
+	test -e go.in &&
+	bcast --direct -k 2 --force --dest=strange "$JOBID" s1048576 &&
 	rm go && wait $intruder && cat intruded &&
-	test "$(cat intruded)" -gt 0 &&
 	job_has s1048576 "\$FLUX_JOB_TMPDIR/strange" &&
 	test "$(tcp count)" = 0
+'
+
+test_expect_success NETNS 'nor is a crowd of them at a port that nobody else uses' '
+	rm -f go.in && >go &&
+	kill -STOP "$(job_shell 5)" &&
+	apart &&
+	intrude &&
+	run_timeout 30 "$BCAST_SCRIPTS/wait-file" go.in &&
+	sleep 1 &&
+	kill -CONT "$(job_shell 5)" &&
+	wait $client &&
+	rm go && wait $intruder && cat intruded &&
+	test "$(cat intruded)" -gt 10 &&
+	job_has big "\$FLUX_JOB_TMPDIR/strange"
 '
 
 test_expect_success 'a shell that is killed is named, nothing is left' '
