@@ -179,14 +179,22 @@ fn load() -> Result<Library, HostError> {
     if let Some(path) = env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty()) {
         return open(Path::new(&path));
     }
-    let first = match open(Path::new(LIBRARY)) {
+    first(LIBRARY, open)
+}
+
+/// What `open` makes of the library `name`, where the loader looks or in the
+/// prefix of a `flux` on PATH.
+///
+/// # Errors
+/// The last one of `open`.
+pub(super) fn first<T, E>(name: &str, open: impl Fn(&Path) -> Result<T, E>) -> Result<T, E> {
+    let mut report = match open(Path::new(name)) {
         Ok(library) => return Ok(library),
         Err(error) => error,
     };
     // An installation prefix is often unknown to the loader, but its `flux` is
     // on PATH. A library that exists and fails to load is the better report.
-    let mut report = first;
-    for path in beside_flux(env::var_os("PATH"), LIBRARY) {
+    for path in beside_flux(env::var_os("PATH"), name) {
         match open(&path) {
             Ok(library) => return Ok(library),
             Err(error) => report = error,
@@ -207,7 +215,7 @@ fn open(path: &Path) -> Result<Library, HostError> {
 
 /// Every existing library of that name in the prefix of a `flux` on the search
 /// path.
-pub(super) fn beside_flux(search: Option<OsString>, name: &str) -> Vec<PathBuf> {
+fn beside_flux(search: Option<OsString>, name: &str) -> Vec<PathBuf> {
     let multiarch = format!("lib/{}-linux-gnu", env::consts::ARCH);
     let mut found = Vec::new();
     for dir in env::split_paths(&search.unwrap_or_default()) {

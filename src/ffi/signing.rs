@@ -11,7 +11,7 @@ use libloading::os::unix::Library;
 use libloading::os::unix::RTLD_LOCAL;
 use libloading::os::unix::RTLD_NOW;
 
-use super::host::beside_flux;
+use super::host::first;
 use super::host::one_line;
 use super::security::SecurityApi;
 
@@ -39,7 +39,7 @@ fn find() -> Result<SecurityApi, String> {
     let library = match env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty()) {
         Some(path) => open(Path::new(&path))?,
         None if has_mark(&Library::this()) => Library::this(),
-        None => load()?,
+        None => first(LIBRARY, open)?,
     };
     // SAFETY: the table's signatures are those of the library's functions; the
     // check of the header compares them.
@@ -49,20 +49,6 @@ fn find() -> Result<SecurityApi, String> {
 fn has_mark(library: &Library) -> bool {
     // SAFETY: the symbol is only looked up, never used as what it is.
     unsafe { library.get::<unsafe extern "C" fn()>(MARK) }.is_ok()
-}
-
-fn load() -> Result<Library, String> {
-    let mut report = match open(Path::new(LIBRARY)) {
-        Ok(library) => return Ok(library),
-        Err(report) => report,
-    };
-    for path in beside_flux(env::var_os("PATH"), LIBRARY) {
-        match open(&path) {
-            Ok(library) => return Ok(library),
-            Err(error) => report = error,
-        }
-    }
-    Err(report)
 }
 
 fn open(path: &Path) -> Result<Library, String> {
