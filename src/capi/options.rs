@@ -342,7 +342,7 @@ mod tests {
             flag::TRUNC | flag::APPEND,
             flag::APPEND | flag::IN_PLACE,
             flag::IN_PLACE,
-            1 << 13,
+            1 << 14,
             -1,
         ];
         for flags in bad {

@@ -152,7 +152,7 @@ pub(crate) struct Args {
     #[arg(short = 'C', long)]
     pub(crate) compress: bool,
 
-    /// Send data by TCP from shell to shell where possible, past the brokers
+    /// Send data by TCP, past the brokers, where possible
     #[arg(long)]
     pub(crate) direct: bool,
 
