@@ -70,8 +70,8 @@ static void options (void)
     INT_FAILS (EINVAL, flux_bcast_opts_set_libs_dir (o, "a/b"));
     INT_FAILS (EINVAL, flux_bcast_opts_set_libs_dir (o, ".."));
     INT_FAILS (EINVAL, flux_bcast_opts_set_exclude_libs (NULL, "/lib"));
-    INT_FAILS (EINVAL, flux_bcast_opts_set_flags (o, 8192));
-    OK (strstr (flux_bcast_opts_get_error_text (o), "0x2000") != NULL);
+    INT_FAILS (EINVAL, flux_bcast_opts_set_flags (o, 16384));
+    OK (strstr (flux_bcast_opts_get_error_text (o), "0x4000") != NULL);
     flux_bcast_opts_destroy (o);
 
     NULL_FAILS (EINVAL, flux_bcast_start (NULL, 1, NULL));

@@ -110,9 +110,12 @@ pub(crate) fn doubtful_dest(
     let ([source], Some(dest), false) = (&words.sources[..], &words.dest, said) else {
         return None;
     };
-    // Of the same name everywhere: that is what a copy is for.
-    let named = Path::new(source).file_name() == Path::new(dest).file_name();
-    if named || !is_file(Path::new(dest)) {
+    // A file of the same name everywhere is what a copy is for, and an absolute
+    // path says where it is to be.
+    let dest_path = Path::new(dest);
+    let meant =
+        Path::new(source).file_name() == dest_path.file_name() || dest_path.is_absolute();
+    if meant || !is_file(Path::new(dest)) {
         return None;
     }
     let dest = RawName::from(Path::new(dest));
@@ -186,7 +189,8 @@ mod tests {
         for (line, dest) in [
             ("f1 a", None),
             ("f1 a new", None),
-            ("f1 a /d/a", None),
+            ("f1 a d/a", None),
+            ("f1 a /d/b", None),
             ("f1 a b c", None),
             ("f1 a b", Some("c")),
         ] {
