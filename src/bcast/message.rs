@@ -161,6 +161,32 @@ pub struct PlanRequest {
     pub k: Option<u32>,
 }
 
+impl PlanRequest {
+    /// Checks that a plan has no rank that was not asked for: where requests are
+    /// signed, those who carry them must not choose for whom. Which rank is on
+    /// which host only they know.
+    ///
+    /// # Errors
+    /// One line that names the rank.
+    pub fn check(&self, plan: &Plan) -> Result<(), String> {
+        let unasked = |rank: &&u32| {
+            let wanted = self
+                .ranks
+                .as_ref()
+                .is_none_or(|ranks| ranks.contains(**rank));
+            let excluded = self
+                .exclude
+                .as_ref()
+                .is_some_and(|ranks| ranks.contains(**rank));
+            !wanted || excluded
+        };
+        match plan.tree.ranks().iter().find(unasked) {
+            Some(rank) => Err(format!("the job planned for rank {rank}, unasked")),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Who takes part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
@@ -295,6 +321,31 @@ pub enum Order {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_plan_has_only_ranks_that_were_asked_for() {
+        let plan = Plan {
+            version: VERSION,
+            tree: Tree::kary(&[1, 2, 3], 2).unwrap(),
+            root_broker: 0,
+            brokers: Vec::new(),
+            hosts: Vec::new(),
+        };
+        let set = |ids: &[u32]| Some(ids.iter().copied().collect::<IdSet>());
+        let check = |ranks, exclude| {
+            let request = PlanRequest {
+                ranks,
+                exclude,
+                ..PlanRequest::default()
+            };
+            request.check(&plan)
+        };
+        assert_eq!(check(None, None), Ok(()));
+        assert_eq!(check(set(&[1, 2, 3, 4]), set(&[4])), Ok(()));
+        assert!(check(set(&[1, 2]), None).is_err());
+        assert!(check(None, set(&[3])).is_err());
+        assert!(check(set(&[]), None).is_err());
+    }
 
     #[test]
     fn tuning_beyond_its_limits_is_refused_by_name() {

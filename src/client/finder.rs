@@ -159,11 +159,14 @@ impl Inner {
             Some(shells) => shells.service.clone(),
             None => return,
         };
-        let found = if plan.version == VERSION {
-            Found::Ready { plan, service }
+        let checked = if plan.version == VERSION {
+            this.borrow().request.check(&plan)
         } else {
-            let text = format!("the job's plugin speaks protocol {}", plan.version);
-            Found::Over(Failure::client(libc::EPROTO, text))
+            Err(format!("the job's plugin speaks protocol {}", plan.version))
+        };
+        let found = match checked {
+            Ok(()) => Found::Ready { plan, service },
+            Err(text) => Found::Over(Failure::client(libc::EPROTO, text)),
         };
         Self::tell(this, found);
     }

@@ -80,6 +80,7 @@ pub(super) struct JobWatcher {
 
 struct State {
     name: String,
+    job: JobId,
     started: Cell<bool>,
     ready: Cell<bool>,
     over: Cell<bool>,
@@ -103,6 +104,7 @@ impl JobWatcher {
     ) -> Result<Self> {
         let state = Rc::new(State {
             name,
+            job,
             started: Cell::new(false),
             ready: Cell::new(false),
             over: Cell::new(false),
@@ -282,6 +284,11 @@ impl State {
             service,
             leader.and_then(|leader| u32::try_from(leader).ok()),
         ) {
+            // What is signed is signed for a service. Whoever keeps the eventlog
+            // must not choose another job of the user's.
+            (Some(service), Some(_)) if !is_service_of(service, self.job) => {
+                self.end(Errno::EPROTO, "has the shells of another job, it is said");
+            }
             (Some(service), Some(leader_broker)) => {
                 let service = service.to_owned();
                 (self.tell)(JobNews::Ready(Shells {
@@ -292,6 +299,13 @@ impl State {
             _ => self.end(Errno::EPROTO, "has an unknown kind of shell.init event"),
         }
     }
+}
+
+/// True for `<uid>-shell-<jobid>` of this job.
+fn is_service_of(service: &str, job: JobId) -> bool {
+    service
+        .rsplit_once("-shell-")
+        .is_some_and(|(_, id)| JobId::parse(id).is_ok_and(|id| id == job))
 }
 
 impl fmt::Debug for JobWatcher {

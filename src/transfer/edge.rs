@@ -169,13 +169,13 @@ impl State {
     }
 
     /// The peer takes frames by TCP.
-    fn connect(weak: &Weak<RefCell<Self>>, link: &Link, offer: &Offer) {
+    fn connect(weak: &Weak<RefCell<Self>>, link: &Link, offer: &Offer, stall: Duration) {
         // Without a reactor there is no other way than the one there is.
         let (Some(this), Ok(reactor)) = (weak.upgrade(), link.handle.reactor()) else {
             return;
         };
         let (weak, link) = (Weak::clone(weak), link.clone());
-        let outlet = Outlet::open(reactor, offer, move |event| match event {
+        let outlet = Outlet::open(reactor, offer, stall, move |event| match event {
             OutletEvent::Credit(cost) => Self::report(&weak, EdgeEvent::Credit(cost)),
             OutletEvent::Unreachable(frames) => Self::disconnect(&weak, &link, &frames),
             OutletEvent::Broken(errno) => Self::broke(&weak, &link, errno),
@@ -233,13 +233,14 @@ impl RpcEdge {
         let weak = Rc::downgrade(&state);
         let (way, transfer) = (link.clone(), open.transfer);
         let mut greets = open.kernel.is_some();
+        let stall = Duration::from_secs_f64(open.tuning.stall);
         let pending = stream.then(None, move |future| {
             // The first answer, if at all.
             if std::mem::take(&mut greets)
                 && let Ok(Greeting { direct }) = future.get_json()
             {
                 future.reset();
-                return State::connect(&weak, &way, &direct);
+                return State::connect(&weak, &way, &direct, stall);
             }
             let event = stream_event(&future);
             if !matches!(event, EdgeEvent::Lost { .. }) {

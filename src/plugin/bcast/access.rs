@@ -8,6 +8,7 @@
 
 use std::cell::RefCell;
 
+use rustix::process::Pid;
 use serde::de::DeserializeOwned;
 
 use super::ask::check_version;
@@ -43,7 +44,9 @@ impl Access {
             uid,
             rank: info.rank,
             service: info.service.clone(),
-            guest: info.instance_owner.is_some_and(|owner| owner != uid),
+            // What the broker says of its owner is the owner's word.
+            guest: info.instance_owner.is_some_and(|owner| owner != uid)
+                || is_out_of_reach(rustix::process::getppid()),
             obeyed: RefCell::default(),
         }
     }
@@ -118,9 +121,33 @@ impl Access {
     }
 }
 
+/// True for a process of another user, as far as the kernel says: one that must
+/// not be signalled. In an instance of another user the process that started the
+/// shell is such a one.
+fn is_out_of_reach(process: Option<Pid>) -> bool {
+    process.is_some_and(|process| {
+        rustix::process::test_kill_process(process) == Err(rustix::io::Errno::PERM)
+    })
+}
+
 fn unsigned() -> Error {
     Error::with_text(
         Errno::EPERM,
         "this job runs in an instance of another user, so requests must be signed",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_of_this_user_are_in_reach() {
+        assert!(!is_out_of_reach(None));
+        assert!(!is_out_of_reach(Some(rustix::process::getpid())));
+        // The first process is somebody else's for all but root.
+        if !rustix::process::geteuid().is_root() {
+            assert!(is_out_of_reach(Pid::from_raw(1)));
+        }
+    }
 }

@@ -12,6 +12,10 @@ use std::rc::Rc;
 use std::rc::Weak;
 
 use super::Frames;
+use super::proof::By;
+use super::proof::Exchange;
+use super::proof::NONCE_LEN;
+use super::proof::PROOF_LEN;
 use crate::bcast::frame::Frame;
 use crate::bcast::id::TransferId;
 use crate::bcast::message::Offer;
@@ -21,12 +25,14 @@ use crate::flux::reactor::Interest;
 use crate::flux::reactor::Reactor;
 use crate::transfer::new_id;
 
-/// Bytes of the secret.
-const SECRET_LEN: usize = 16;
+/// Most that may be connected without having proved that they know the secret.
+/// One more, and the oldest has to go: if it was the right one, it notices that
+/// before it sends anything.
+const STRANGERS: usize = 32;
 
-/// Most that may be connected without having said the secret. One more, and the
-/// oldest has to go.
-const STRANGERS: usize = 8;
+/// Bytes of credit that may wait for somebody who does not take them. Nothing
+/// more is read from him then.
+const CREDIT_MAX: usize = 64 << 10;
 
 /// What arrives.
 #[derive(Debug)]
@@ -52,12 +58,14 @@ struct Inner {
     report: Rc<dyn Fn(InletEvent)>,
 }
 
-/// A connection that has not said the secret.
+/// A connection that has proved nothing.
 struct Stranger {
     number: u64,
     // Watched until it is dropped, so the watcher goes first.
     _watcher: FdWatcher,
     stream: TcpStream,
+    exchange: Exchange,
+    /// A random number, then a proof.
     said: Vec<u8>,
 }
 
@@ -69,6 +77,10 @@ struct Sender {
     stream: TcpStream,
     frames: Frames,
     credit: Vec<u8>,
+    /// So much credit waits that nothing is read.
+    full: bool,
+    /// Nothing more is to be read.
+    ended: bool,
 }
 
 impl Inlet {
@@ -124,10 +136,19 @@ impl Inner {
             .listener
             .as_ref()
             .map(|(listener, _)| listener.accept());
-        // Whoever is gone again is none.
-        let Some(Ok((stream, _))) = accepted else {
-            return;
+        let stream = match accepted {
+            Some(Ok((stream, _))) => stream,
+            // Whoever is gone again is none.
+            Some(Err(error)) if is_later(&error) || is_gone(&error) => return,
+            // Out of descriptors, say. This would be called again and again;
+            // whoever waits to be let in hears that it will not be.
+            Some(Err(_)) | None => return inner.listener = None,
         };
+        // The secret's other end says it by this address.
+        let Ok(at) = stream.local_addr() else { return };
+        let Ok(second) = new_id() else { return };
+        let mut exchange = Exchange::new(inner.secret, at);
+        exchange.second = *second.as_bytes();
         inner.number += 1;
         let number = inner.number;
         let weak = Weak::clone(weak);
@@ -148,35 +169,27 @@ impl Inner {
             number,
             _watcher: watcher,
             stream,
+            exchange,
             said: Vec::new(),
         });
     }
 
-    /// Reads the secret.
+    /// Reads the proof.
     fn listen_to(weak: &Weak<RefCell<Self>>, number: u64) {
         let Some(this) = weak.upgrade() else { return };
         let mut inner = this.borrow_mut();
         let Some(at) = inner.strangers.iter().position(|s| s.number == number) else {
             return;
         };
-        let mut bytes = [0; SECRET_LEN];
-        let stranger = &mut inner.strangers[at];
-        let wanted = SECRET_LEN - stranger.said.len();
-        match stranger.stream.read(&mut bytes[..wanted]) {
-            Ok(len) if len > 0 => stranger.said.extend_from_slice(&bytes[..len]),
-            Err(error) if is_later(&error) => return,
-            Ok(_) | Err(_) => {
+        match inner.strangers[at].hear() {
+            Ok(false) => return,
+            Ok(true) => {}
+            Err(_) => {
                 inner.strangers.remove(at);
                 return;
             }
         }
-        if stranger.said.len() < SECRET_LEN {
-            return;
-        }
         let stranger = inner.strangers.remove(at);
-        if stranger.said != inner.secret.as_bytes() {
-            return;
-        }
         let Stranger {
             _watcher: watcher,
             stream,
@@ -201,8 +214,13 @@ impl Inner {
             };
             (report, sender.read())
         };
+        // Not to those who take the next one from somebody else by then.
+        let weak = Rc::downgrade(&this);
+        drop(this);
         for event in events {
-            report(event);
+            if weak.strong_count() > 0 {
+                report(event);
+            }
         }
     }
 
@@ -211,6 +229,45 @@ impl Inner {
             && let Some(sender) = &mut this.borrow_mut().sender
         {
             sender.flush();
+        }
+    }
+}
+
+impl Stranger {
+    /// Reads some of what it says. True once that proves that it knows the secret.
+    ///
+    /// # Errors
+    /// It is gone, or does not know it.
+    fn hear(&mut self) -> io::Result<bool> {
+        let mut bytes = [0; NONCE_LEN + PROOF_LEN];
+        let known = self.said.len();
+        // Its number is answered before its proof can be there.
+        let end = if known < NONCE_LEN {
+            NONCE_LEN
+        } else {
+            bytes.len()
+        };
+        match self.stream.read(&mut bytes[known..end]) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(len) => self.said.extend_from_slice(&bytes[known..known + len]),
+            Err(error) if is_later(&error) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        if self.said.len() < end {
+            return Ok(false);
+        }
+        if end == NONCE_LEN {
+            self.exchange.first.copy_from_slice(&self.said);
+            let proof = self.exchange.proof(By::Listening);
+            // A new connection has room for that.
+            self.stream
+                .write_all(&[&self.exchange.second[..], &proof[..]].concat())?;
+            return Ok(false);
+        }
+        let proof = &self.said[NONCE_LEN..];
+        match self.exchange.is_proved(By::Connecting, proof) {
+            true => Ok(true),
+            false => Err(io::ErrorKind::PermissionDenied.into()),
         }
     }
 }
@@ -233,6 +290,8 @@ impl Sender {
             stream,
             frames: Frames::default(),
             credit: Vec::new(),
+            full: false,
+            ended: false,
         })
     }
 
@@ -245,10 +304,10 @@ impl Sender {
         match self.stream.read(self.frames.room()) {
             // If that was too early, the sender's end is noticed by Flux, or the
             // sender notices.
-            Ok(0) => self.readable.stop(),
+            Ok(0) => self.end(),
             Ok(len) => self.frames.fill(len),
             Err(error) if is_later(&error) => {}
-            Err(_) => self.readable.stop(),
+            Err(_) => self.end(),
         }
         loop {
             let broken = match self.frames.next() {
@@ -262,24 +321,56 @@ impl Sender {
                 },
                 Err(text) => text.to_owned(),
             };
-            self.readable.stop();
+            self.end();
             events.push(InletEvent::Broken(broken));
             break;
         }
         events
     }
 
+    fn end(&mut self) {
+        self.ended = true;
+        self.readable.stop();
+    }
+
     fn flush(&mut self) {
         while !self.credit.is_empty() {
             match self.stream.write(&self.credit) {
                 Ok(len) => drop(self.credit.drain(..len)),
-                Err(error) if is_later(&error) => return self.writable.start(),
+                Err(error) if is_later(&error) => {
+                    if self.credit.len() > CREDIT_MAX {
+                        self.full = true;
+                        self.readable.stop();
+                    }
+                    return self.writable.start();
+                }
                 // The sender notices.
                 Err(_) => self.credit.clear(),
             }
         }
         self.writable.stop();
+        if std::mem::take(&mut self.full) && !self.ended {
+            self.readable.start();
+        }
     }
+}
+
+/// Who wanted to be let in is no longer there, see accept(2).
+fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ECONNABORTED
+                | libc::EPROTO
+                | libc::ENETDOWN
+                | libc::EHOSTUNREACH
+                | libc::ENETUNREACH
+                | libc::EHOSTDOWN
+                | libc::ENOPROTOOPT
+                | libc::ENONET
+                | libc::EOPNOTSUPP
+        )
+    )
 }
 
 pub(super) fn is_later(error: &io::Error) -> bool {

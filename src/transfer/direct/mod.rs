@@ -3,16 +3,23 @@
 //! Only data and its credit travel here; the opening, orders, signs of life and
 //! reports stay with Flux, so everything that is decided is decided there. What
 //! is fed offers a port and a secret over the stream of the opening request (an
-//! [`Offer`](crate::bcast::message::Offer)); who feeds it connects, says the secret, and sends frames as they
-//! are. Back come numbers of 8 bytes, little-endian: the cost of each frame that
-//! is used up, in order.
+//! [`Offer`](crate::bcast::message::Offer)); who feeds it connects, both prove
+//! that they know the secret (see [`proof`]), and it sends frames as they are.
+//! Back come numbers of 8 bytes, little-endian: the cost of each frame that is
+//! used up, in order.
 //!
 //! Where no connection comes about, frames go by RPC as ever: nothing was sent
 //! yet, so nothing can be lost or arrive twice.
+//!
+//! Neither end trusts the other with its memory: who is fed takes no more than
+//! its window (the relay sees to that) and reads nothing more while credit is not
+//! taken from it; who feeds counts credit only for what it has sent ([`Unpaid`]).
 
 pub mod inlet;
 pub mod outlet;
+mod proof;
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
 use std::net::Ipv4Addr;
@@ -40,6 +47,12 @@ pub fn kernel() -> &'static str {
     })
 }
 
+/// All addresses of this machine, as far as they can be had.
+fn own_addresses() -> Vec<IpAddr> {
+    let all = if_addrs::get_if_addrs().unwrap_or_default();
+    all.iter().map(if_addrs::Interface::ip).collect()
+}
+
 /// Where to listen for somebody who runs under `kernel`: nowhere else than on
 /// this machine, if it is this one.
 fn listen_at(other: &str) -> IpAddr {
@@ -61,6 +74,44 @@ fn addresses(at: IpAddr) -> io::Result<Vec<IpAddr>> {
         .map(if_addrs::Interface::ip)
         .filter(IpAddr::is_ipv4)
         .collect())
+}
+
+/// The costs of what was sent and is not yet credited, oldest first.
+#[derive(Debug, Default)]
+struct Unpaid {
+    costs: VecDeque<u64>,
+    /// Bytes of credit that came and make no number yet.
+    rest: Vec<u8>,
+}
+
+impl Unpaid {
+    /// So much was sent.
+    fn sent(&mut self, cost: u64) {
+        self.costs.push_back(cost);
+    }
+
+    /// The credits in what has come.
+    ///
+    /// # Errors
+    /// It is not the credit that is due next. Were it counted, more and more
+    /// frames would wait here for somebody who takes none.
+    fn take(&mut self, bytes: &[u8]) -> Result<Vec<u64>, &'static str> {
+        self.rest.extend_from_slice(bytes);
+        let whole = self.rest.len() / CREDIT_LEN * CREDIT_LEN;
+        let rest = self.rest.split_off(whole);
+        let whole = std::mem::replace(&mut self.rest, rest);
+        let mut credits = Vec::with_capacity(whole.len() / CREDIT_LEN);
+        for eight in whole.chunks_exact(CREDIT_LEN) {
+            let mut number = [0; CREDIT_LEN];
+            number.copy_from_slice(eight);
+            let cost = u64::from_le_bytes(number);
+            if self.costs.pop_front() != Some(cost) {
+                return Err("credit that is not due");
+            }
+            credits.push(cost);
+        }
+        Ok(credits)
+    }
 }
 
 /// Cuts frames out of a stream of bytes.
@@ -176,6 +227,26 @@ mod tests {
         frames.room()[..HEADER_LEN].fill(0xff);
         frames.fill(HEADER_LEN);
         assert!(frames.next().is_err());
+    }
+
+    #[test]
+    fn credit_is_taken_for_what_was_sent_only() {
+        let mut unpaid = Unpaid::default();
+        assert!(unpaid.take(&64_u64.to_le_bytes()).is_err());
+        let mut unpaid = Unpaid::default();
+        unpaid.sent(64);
+        unpaid.sent(4160);
+        let both = [64_u64.to_le_bytes(), 4160_u64.to_le_bytes()].concat();
+        assert_eq!(unpaid.take(&both[..11]), Ok(vec![64]));
+        assert_eq!(unpaid.take(&both[11..]), Ok(vec![4160]));
+        // Nothing is credited twice, in another order, or in other amounts.
+        assert!(unpaid.take(&both[..8]).is_err());
+        for said in [u64::MAX, 0, 63, 65, 4160] {
+            let mut unpaid = Unpaid::default();
+            unpaid.sent(64);
+            unpaid.sent(4160);
+            assert!(unpaid.take(&said.to_le_bytes()).is_err(), "{said}");
+        }
     }
 
     #[test]

@@ -21,8 +21,14 @@ use rustix::net::SocketType;
 
 use super::CREDIT_LEN;
 use super::TURN;
+use super::Unpaid;
 use super::inlet::is_later;
+use super::proof::ANSWER_LEN;
+use super::proof::By;
+use super::proof::Exchange;
+use super::proof::NONCE_LEN;
 use crate::bcast::frame::Frame;
+use crate::bcast::id::TransferId;
 use crate::bcast::message::Offer;
 use crate::errno::Errno;
 use crate::flux::error::Result;
@@ -30,9 +36,13 @@ use crate::flux::reactor::FdWatcher;
 use crate::flux::reactor::Interest;
 use crate::flux::reactor::Reactor;
 use crate::flux::reactor::TimerWatcher;
+use crate::transfer::new_id;
 
-/// How long an address is tried.
+/// How long an address is tried, proofs included.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Most addresses that are tried, whatever is offered.
+const ADDRESSES: usize = 8;
 
 /// What the owner hears.
 #[derive(Debug)]
@@ -55,7 +65,10 @@ struct Inner {
     reactor: Reactor,
     /// Addresses not yet tried, the next one last.
     addresses: Vec<SocketAddr>,
-    secret: [u8; 16],
+    secret: TransferId,
+    /// A connection that is silent for so long while there is something to send
+    /// has broken.
+    stall: Duration,
     state: State,
     /// What is still to be sent, oldest first.
     frames: VecDeque<Frame>,
@@ -77,6 +90,16 @@ enum State {
         _writable: FdWatcher,
         _timer: TimerWatcher,
         fd: OwnedFd,
+        at: SocketAddr,
+    },
+    /// Who listens has to prove that it knows the secret.
+    Greeting {
+        _readable: FdWatcher,
+        _timer: TimerWatcher,
+        stream: TcpStream,
+        exchange: Exchange,
+        /// What it said.
+        said: Vec<u8>,
     },
     Connected(Connected),
     Broken,
@@ -87,24 +110,25 @@ struct Connected {
     /// Runs while there is something to write.
     writable: FdWatcher,
     stream: TcpStream,
-    /// Bytes of credit that came.
-    credit: Vec<u8>,
+    unpaid: Unpaid,
 }
 
 impl Outlet {
-    /// Connects. `report` is called from the reactor only.
+    /// Connects. A connection without a sign of life for `stall`, while there is
+    /// something to send, counts as broken. `report` is called from the reactor
+    /// only.
     pub fn open(
         reactor: Reactor,
         offer: &Offer,
+        stall: Duration,
         report: impl Fn(OutletEvent) + 'static,
     ) -> Self {
-        let port = offer.port;
-        let to = |ip: &IpAddr| SocketAddr::new(*ip, port);
         let inner = Rc::new_cyclic(|me| {
             RefCell::new(Inner {
                 reactor,
-                addresses: offer.addresses.iter().rev().map(to).collect(),
-                secret: *offer.secret.as_bytes(),
+                addresses: to_try(offer, &super::own_addresses()),
+                secret: offer.secret,
+                stall,
                 state: State::Untried,
                 frames: VecDeque::new(),
                 sent: 0,
@@ -177,6 +201,7 @@ impl Inner {
             _writable: writable,
             _timer: timer,
             fd,
+            at: address,
         })
     }
 
@@ -185,11 +210,14 @@ impl Inner {
         let Some(this) = weak.upgrade() else { return };
         {
             let mut inner = this.borrow_mut();
-            let State::Connecting { fd, .. } = &inner.state else {
-                return;
+            let fine = match &inner.state {
+                State::Connecting { fd, .. } => {
+                    matches!(rustix::net::sockopt::socket_error(fd), Ok(Ok(())))
+                }
+                State::Greeting { .. } => false,
+                _ => return,
             };
-            let fine = in_time && matches!(rustix::net::sockopt::socket_error(fd), Ok(Ok(())));
-            if (fine && inner.connected()) || inner.try_next() {
+            if (in_time && fine && inner.greet()) || inner.try_next() {
                 return;
             }
         }
@@ -206,15 +234,104 @@ impl Inner {
         report(OutletEvent::Unreachable(frames));
     }
 
-    /// Says the secret. False if the connection is no good.
-    fn connected(&mut self) -> bool {
-        let State::Connecting { fd, .. } = std::mem::replace(&mut self.state, State::Untried)
-        else {
+    /// Begins the proofs. False if the connection is no good.
+    fn greet(&mut self) -> bool {
+        let state = std::mem::replace(&mut self.state, State::Untried);
+        let State::Connecting { fd, at, _timer, .. } = state else {
             return false;
         };
         let mut stream = TcpStream::from(fd);
+        let mut exchange = Exchange::new(self.secret, at);
+        let Ok(first) = new_id() else { return false };
+        exchange.first = *first.as_bytes();
         // A new connection has room for that.
-        if stream.write_all(&self.secret).is_err() {
+        if stream.write_all(&exchange.first).is_err() {
+            return false;
+        }
+        let weak = Weak::clone(&self.me);
+        let readable =
+            FdWatcher::new(self.reactor, stream.as_fd(), Interest::Read, move |_| {
+                Self::answered(&weak);
+            });
+        let Ok(_readable) = readable else {
+            return false;
+        };
+        self.state = State::Greeting {
+            _readable,
+            _timer,
+            stream,
+            exchange,
+            said: Vec::new(),
+        };
+        true
+    }
+
+    /// Whoever listens at an address said something.
+    fn answered(weak: &Weak<RefCell<Self>>) {
+        let Some(this) = weak.upgrade() else { return };
+        {
+            let mut inner = this.borrow_mut();
+            match inner.hear() {
+                Ok(false) => return,
+                Ok(true) if inner.connected() => return,
+                Ok(true) | Err(_) => {}
+            }
+            // It was somebody else, or there is no room for one more.
+            if inner.try_next() {
+                return;
+            }
+        }
+        Self::give_up(weak);
+    }
+
+    /// Reads the proof. True once it is there.
+    fn hear(&mut self) -> io::Result<bool> {
+        let State::Greeting {
+            stream,
+            exchange,
+            said,
+            ..
+        } = &mut self.state
+        else {
+            return Ok(false);
+        };
+        let mut bytes = [0; ANSWER_LEN];
+        match stream.read(&mut bytes[said.len()..]) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(len) => {
+                let known = said.len();
+                said.extend_from_slice(&bytes[known..known + len]);
+            }
+            Err(error) if is_later(&error) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        let Some((second, proof)) = said.split_at_checked(NONCE_LEN) else {
+            return Ok(false);
+        };
+        if said.len() < ANSWER_LEN {
+            return Ok(false);
+        }
+        exchange.second.copy_from_slice(second);
+        match exchange.is_proved(By::Listening, proof) {
+            true => Ok(true),
+            false => Err(io::ErrorKind::PermissionDenied.into()),
+        }
+    }
+
+    /// Ends the proofs. False if the connection is no good.
+    fn connected(&mut self) -> bool {
+        let state = std::mem::replace(&mut self.state, State::Untried);
+        let State::Greeting {
+            _readable,
+            mut stream,
+            exchange,
+            ..
+        } = state
+        else {
+            return false;
+        };
+        drop(_readable);
+        if stream.write_all(&exchange.proof(By::Connecting)).is_err() {
             return false;
         }
         let connected = self.watch(stream);
@@ -227,6 +344,9 @@ impl Inner {
 
     fn watch(&self, stream: TcpStream) -> Result<Connected> {
         stream.set_nodelay(true)?;
+        // Flux may still reach a shell when data does not.
+        let stall = u32::try_from(self.stall.as_millis()).unwrap_or(u32::MAX);
+        rustix::net::sockopt::set_tcp_user_timeout(&stream, stall)?;
         let weak = Weak::clone(&self.me);
         let readable =
             FdWatcher::new(self.reactor, stream.as_fd(), Interest::Read, move |_| {
@@ -241,7 +361,7 @@ impl Inner {
             _readable: readable,
             writable,
             stream,
-            credit: Vec::new(),
+            unpaid: Unpaid::default(),
         })
     }
 
@@ -271,10 +391,14 @@ impl Inner {
                 let (report, credits) = {
                     let mut inner = this.borrow_mut();
                     let credits = match &mut inner.state {
-                        State::Connected(connected) => connected.credits(&bytes[..len]),
-                        _ => Vec::new(),
+                        State::Connected(connected) => connected.unpaid.take(&bytes[..len]),
+                        _ => return,
                     };
                     (Rc::clone(&inner.report), credits)
+                };
+                let Ok(credits) = credits else {
+                    let error = io::Error::from_raw_os_error(libc::EPROTO);
+                    return Self::break_off(&this, &error);
                 };
                 for cost in credits {
                     report(OutletEvent::Credit(cost));
@@ -305,6 +429,7 @@ impl Inner {
                     self.sent += len;
                     if self.sent == frame.as_bytes().len() {
                         self.sent = 0;
+                        connected.unpaid.sent(frame.cost());
                         self.frames.pop_front();
                     }
                     turn = turn.saturating_sub(len);
@@ -321,26 +446,64 @@ impl Inner {
     }
 }
 
-impl Connected {
-    /// The credits in what has come.
-    fn credits(&mut self, bytes: &[u8]) -> Vec<u64> {
-        self.credit.extend_from_slice(bytes);
-        let whole = self.credit.len() / CREDIT_LEN * CREDIT_LEN;
-        let rest = self.credit.split_off(whole);
-        let whole = std::mem::replace(&mut self.credit, rest);
-        whole
-            .chunks_exact(CREDIT_LEN)
-            .map(|eight| {
-                let mut number = [0; CREDIT_LEN];
-                number.copy_from_slice(eight);
-                u64::from_le_bytes(number)
-            })
-            .collect()
-    }
+/// The addresses that are to be tried, the first one last. Whoever offers them
+/// must not make us knock at any number of doors. What is an address of this
+/// machine as well, as those of bridges for containers often are, leads to nobody
+/// else; loopback is offered only by those who run here.
+fn to_try(offer: &Offer, own: &[IpAddr]) -> Vec<SocketAddr> {
+    let sensible = |ip: &&IpAddr| {
+        !ip.is_unspecified() && !ip.is_multicast() && (ip.is_loopback() || !own.contains(ip))
+    };
+    let some = offer
+        .addresses
+        .iter()
+        .filter(sensible)
+        .take(ADDRESSES)
+        .map(|ip| SocketAddr::new(*ip, offer.port));
+    let mut some: Vec<_> = some.collect();
+    some.reverse();
+    some
 }
 
 impl fmt::Debug for Outlet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Outlet").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(addresses: &[&str]) -> Offer {
+        Offer {
+            port: 4000,
+            addresses: addresses.iter().map(|ip| ip.parse().unwrap()).collect(),
+            secret: TransferId::from_bytes([1; 16]),
+        }
+    }
+
+    #[test]
+    fn few_addresses_are_tried_in_order() {
+        let ips: Vec<String> = (0..1000).map(|n| format!("10.0.{}.1", n % 250)).collect();
+        let ips: Vec<&str> = ips.iter().map(String::as_str).collect();
+        let tried = to_try(&offer(&ips), &[]);
+        assert_eq!(tried.len(), ADDRESSES);
+        assert_eq!(tried.last(), Some(&"10.0.0.1:4000".parse().unwrap()));
+    }
+
+    #[test]
+    fn what_leads_to_nobody_else_is_not_tried() {
+        let own = ["172.17.0.1".parse().unwrap(), "127.0.0.1".parse().unwrap()];
+        let offer = offer(&[
+            "172.17.0.1",
+            "0.0.0.0",
+            "224.0.0.1",
+            "10.0.0.1",
+            "127.0.0.1",
+        ]);
+        let tried = to_try(&offer, &own);
+        let expected = ["127.0.0.1:4000", "10.0.0.1:4000"].map(|at| at.parse().unwrap());
+        assert_eq!(tried, expected);
     }
 }
