@@ -99,6 +99,29 @@ test_expect_success 'data that were not granted are not kept' '
 	unharmed
 '
 
+# By TCP.
+feed() {
+	run_timeout 100 "$BCAST_SCRIPTS/tcp-feed" "$@" "$JOBID"
+}
+
+test_expect_success 'connections that end, or prove nothing' '
+	feed stages && unharmed
+'
+
+test_expect_success 'junk by TCP' '
+	feed junk && unharmed
+'
+
+test_expect_success 'a sender by TCP that keeps to no window and takes no credit' '
+	before=$(memory $(job_shell 0)) &&
+	feed flood >flood.out &&
+	after=$(memory $(job_shell 0)) &&
+	cat flood.out &&
+	echo "$before kB before, $after kB after" &&
+	test $after -lt $((before + 40000)) &&
+	unharmed
+'
+
 test_expect_success 'thousands of transfers at once: 64 are open, the others are refused' '
 	attack crowd && unharmed
 '

@@ -507,6 +507,34 @@ static void flood (void)
     (void)!read (0, blob, 1);
 }
 
+/* A transfer whose data comes by TCP from scripts/tcp-feed: says where, and, once
+ * that is over, what the shell said and how it ended.
+ */
+static void direct (void)
+{
+    char kernel[64], tuning[200], byte;
+    FILE *id = fopen ("/proc/sys/kernel/random/boot_id", "r");
+    flux_future_t *f;
+    const char *text;
+
+    OK (id && fscanf (id, "%63s", kernel) == 1);
+    fclose (id);
+    snprintf (tuning, sizeof (tuning), "{\"direct\":true},\"kernel\":\"%s\"", kernel);
+    f = open_with (ONE, tuning, "{}", 0);
+    OK (answer (f, &text) == 0 && strstr (text, "\"secret\""));
+    printf ("%s %s\n", hex (), text);
+    fflush (stdout);
+    flux_future_reset (f);
+    (void)!read (0, &byte, 1);
+    order (ABORT);
+    while (answer (f, &text) == 0) {
+        printf ("%s\n", text);
+        flux_future_reset (f);
+    }
+    OK (errno == ENODATA);
+    flux_future_destroy (f);
+}
+
 /* What ends a fetch; 0 if nothing does for a second. */
 static int fetch_end (flux_future_t *f)
 {
@@ -622,7 +650,7 @@ static const struct {
     { "junk", junk },     { "limits", limits }, { "streams", streams },
     { "others", others }, { "crowd", crowd },   { "flood", flood },
     { "release", release }, { "silent", silent },
-    { "panic", panic },
+    { "panic", panic },     { "direct", direct },
     { "damage", damage }, { "digest", digest }, { "replay", replay },
     { "unsigned", unsigned_requests },
 };
