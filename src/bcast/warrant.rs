@@ -23,6 +23,7 @@ use super::frame::Frame;
 use super::id::TransferId;
 use super::message::Open;
 use super::message::VERSION;
+use super::name::RawName;
 use super::spec::Dest;
 use super::spec::Policy;
 use crate::idset::IdSet;
@@ -120,8 +121,8 @@ impl Obeyed {
     }
 }
 
-/// What of [`Open`] is signed: all that says what is written where. How the
-/// data comes is for the shells that feed each other to say.
+/// What of [`Open`] is signed: all that says what is written where, and what is
+/// looked for before. How the data comes is for the shells that feed each other to say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Terms {
@@ -133,6 +134,10 @@ pub struct Terms {
     pub policy: Policy,
     /// Healthy ranks commit although others fail.
     pub partial: bool,
+    /// Bytes of data to come: the answer tells whether they fit.
+    pub total: Option<u64>,
+    /// Names of the copies: the answer tells whether they exist.
+    pub names: Vec<RawName>,
 }
 
 impl Terms {
@@ -143,6 +148,8 @@ impl Terms {
             dest: open.dest.clone(),
             policy: open.policy.clone(),
             partial: open.partial,
+            total: open.total,
+            names: open.names.clone(),
         }
     }
 }
@@ -214,6 +221,29 @@ mod tests {
             ..warrant()
         };
         assert!(other.check("1-shell-f1", "open", 1, 1000).is_err());
+    }
+
+    /// Unsigned, they would tell somebody else what is on the node.
+    #[test]
+    fn what_is_looked_for_belongs_to_the_terms() {
+        let open: Open = serde_json::from_value(serde_json::json!({
+            "version": VERSION,
+            "transfer": TransferId::from_bytes([1; 16]),
+            "tree": {"ranks": [0], "parents": [0]},
+            "dest": {}, "policy": {}, "tuning": {}, "partial": false,
+        }))
+        .unwrap();
+        let terms = Terms::of(&open);
+        let other = Open {
+            names: vec!["x".into()],
+            ..open.clone()
+        };
+        assert_ne!(Terms::of(&other), terms);
+        let other = Open {
+            total: Some(1),
+            ..open
+        };
+        assert_ne!(Terms::of(&other), terms);
     }
 
     #[test]

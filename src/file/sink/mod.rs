@@ -196,6 +196,11 @@ impl Sink {
         }
         for name in names {
             let name = name.as_os_str();
+            // What is elsewhere is none of the asker's business.
+            if Path::new(name).file_name() != Some(name) {
+                let error = FileError::new(Errno::EINVAL, "open", &self.place.shown);
+                return Err(error.with_hint("a copy's name with a directory in it"));
+            }
             copy::check_existing(&self.place, name, EntryKind::File, &self.policy)?;
         }
         Ok(())

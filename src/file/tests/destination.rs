@@ -199,3 +199,31 @@ fn several_sources_need_a_directory() {
     send(two(), tmp.path(), &Dest::default(), &policy, Way::Unnamed).unwrap();
     assert_names(tmp.path(), &["a", "b"]);
 }
+
+#[test]
+fn nothing_is_told_of_names_elsewhere() {
+    let tmp = tempfile::tempdir().unwrap();
+    let base = tmp.path().join("base");
+    std::fs::create_dir(&base).unwrap();
+    std::fs::write(tmp.path().join("secret"), b"x").unwrap();
+    std::fs::write(base.join("there"), b"x").unwrap();
+    let to = Dest::default();
+    let sink = open(&base, &to, &Policy::default(), Way::Unnamed).unwrap();
+    let told = |name: &str| {
+        sink.expect_names(&[name.into()])
+            .map_err(|error| error.errno())
+    };
+    assert_eq!(told("free"), Ok(()));
+    assert_eq!(told("there"), Err(Errno::EEXIST));
+    for name in [
+        "../secret",
+        "../nothing",
+        "/etc/passwd",
+        "..",
+        ".",
+        "",
+        "there/",
+    ] {
+        assert_eq!(told(name), Err(Errno::EINVAL), "{name}");
+    }
+}

@@ -28,7 +28,7 @@ use crate::transfer::new_id;
 /// Most that may be connected without having proved that they know the secret.
 /// One more, and the oldest has to go: if it was the right one, it notices that
 /// before it sends anything.
-const STRANGERS: usize = 32;
+const STRANGERS: usize = 8;
 
 /// Bytes of credit that may wait for somebody who does not take them. Nothing
 /// more is read from him then.
