@@ -21,7 +21,9 @@ impl Relay {
             Up::Resume { seq } => self.child_resumes(at, seq, out),
             Up::Progress { bytes, ranks } => {
                 child.progress = bytes;
-                child.ranks = ranks;
+                // It cannot speak for more than there are.
+                let most = u32::try_from(child.tree().size()).unwrap_or(u32::MAX);
+                child.ranks = ranks.min(most);
             }
             Up::Failure(failure) => {
                 // One that was adopted says once more what its parent had passed on.
@@ -147,5 +149,31 @@ impl Relay {
             }
         }
         self.report_progress(now, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Input;
+    use super::super::SinkEvent;
+    use super::super::tests::Bench;
+    use super::super::tests::data;
+    use super::*;
+
+    #[test]
+    fn a_child_speaks_for_no_more_ranks_than_there_are() {
+        let mut bench = Bench::new(&[1, 2], 1000);
+        bench.sink(SinkEvent::Opened);
+        for child in 0..2 {
+            bench.child(child, Up::Ready { window: u64::MAX });
+            let ranks = u32::MAX;
+            bench.child(child, Up::Progress { bytes: 1, ranks });
+        }
+        bench.feed(Input::Frame(data(0)));
+        bench.sink(SinkEvent::Wrote);
+        bench.now = 1000;
+        let told = Output::Up(Up::Progress { bytes: 1, ranks: 2 });
+        let out = bench.feed(Input::Tick);
+        assert!(out.contains(&told), "{out:?}");
     }
 }

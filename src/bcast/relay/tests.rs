@@ -37,7 +37,7 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    fn new(children: &[u32], window: u64) -> Self {
+    pub(super) fn new(children: &[u32], window: u64) -> Self {
         let children = children
             .iter()
             .map(|&rank| Tree::kary(&[rank], 1).unwrap())
