@@ -150,6 +150,31 @@ test_expect_success EMBEDDED 'what was signed once is done once' '
 	job_has empty "\$FLUX_JOB_TMPDIR/empty"
 '
 
+# opening TOKEN: the request of these signed terms, to rank 0 alone.
+opening() {
+	python3 - "$1" <<-\EOT
+		import json, sys
+		token = open(sys.argv[1]).read()
+		terms = json.loads(bytes.fromhex(token.split(".")[1]))["ask"]
+		tree = {"ranks": [0], "parents": [0]}
+		print(json.dumps({"version": 1, "tree": tree, "tuning": {}, "warrant": token} | terms))
+	EOT
+}
+
+test_expect_success EMBEDDED 'nor is a transfer opened twice, even where it began' '
+	test_when_finished "rm -f \"$SIGNING_KEY.word\"" &&
+	echo \"dest\" >"$SIGNING_KEY.word" &&
+	bcast "$JOBID" file twice &&
+	opening "$SIGNING_KEY.log" >open.json &&
+	SIGNED=open.json run_timeout 60 ./hostile reopen "$JOBID" &&
+	rm "$SIGNING_KEY.log" &&
+	job_start early 2 -o bcast="$PWD/file" &&
+	opening "$SIGNING_KEY.log" >open.json &&
+	SIGNED=open.json run_timeout 60 ./hostile reopen "$JOBID" &&
+	job_finish &&
+	job_use main
+'
+
 test_expect_success EMBEDDED 'gathered data must be sealed by the shells' '
 	test_when_finished "rm -f \"$SIGNING_KEY.flip\"" &&
 	echo \"digest\" >"$SIGNING_KEY.flip" &&

@@ -643,6 +643,16 @@ static void replay (void)
     refused (ask (getenv ("METHOD"), json, 0), EPERM, "sent before");
 }
 
+/* So are the terms of a transfer: SIGNED names a file with an opening request. */
+static void reopen (void)
+{
+    FILE *f = fopen (getenv ("SIGNED"), "r");
+    static char json[1 << 16];
+
+    OK (f && fgets (json, sizeof (json), f));
+    refused (ask ("open", json, FLUX_RPC_STREAMING), EPERM, "sent before");
+}
+
 static const struct {
     const char *name;
     void (*run) (void);
@@ -652,7 +662,7 @@ static const struct {
     { "release", release }, { "silent", silent },
     { "panic", panic },     { "direct", direct },
     { "damage", damage }, { "digest", digest }, { "replay", replay },
-    { "unsigned", unsigned_requests },
+    { "unsigned", unsigned_requests }, { "reopen", reopen },
 };
 
 int main (int argc, char *argv[])

@@ -9,6 +9,8 @@
  *	                   after WORD, where WORD occurs, is changed
  *	                   (also where the file $SIGNING_KEY.flip has the word)
  *	SIGNING_LOG=FILE   keeps the latest signature whose text has SIGNING_WORD
+ *	                   ($SIGNING_KEY.log keeps it where $SIGNING_KEY.word has
+ *	                   the word)
  */
 #include <errno.h>
 #include <stdint.h>
@@ -84,20 +86,27 @@ int flux_security_configure (flux_security_t *ctx, const char *pattern)
     return ctx->error ? -1 : 0;
 }
 
-/* The text with one digit changed, if so asked. */
-static char *flipped (const char *text, int size)
+/* What the file beside the key holds, if there is one; else what is given. */
+static const char *beside (const char *name, char line[64], const char *word)
 {
-    const char *word = getenv ("SIGNING_FLIP");
-    char *copy = strndup (text, size);
-    char path[4096], line[64];
+    char path[4096];
     FILE *f;
 
-    snprintf (path, sizeof (path), "%s.flip", getenv ("SIGNING_KEY"));
+    snprintf (path, sizeof (path), "%s.%s", getenv ("SIGNING_KEY"), name);
     if ((f = fopen (path, "r"))) {
         if (fscanf (f, "%60s", line) == 1)
             word = line;
         fclose (f);
     }
+    return word;
+}
+
+/* The text with one digit changed, if so asked. */
+static char *flipped (const char *text, int size)
+{
+    char line[64];
+    const char *word = beside ("flip", line, getenv ("SIGNING_FLIP"));
+    char *copy = strndup (text, size);
     char *at = copy && word ? strstr (copy, word) : NULL;
 
     if (at && (at = strpbrk (at, "0123456789")))
@@ -114,6 +123,8 @@ const char *flux_sign_wrap (flux_security_t *ctx,
 {
     const char *uid = getenv ("SIGNING_UID");
     const char *log = getenv ("SIGNING_LOG"), *word = getenv ("SIGNING_WORD");
+    char line[64], path[4096];
+    const char *other = beside ("word", line, NULL);
     char *text = flipped (payload, payloadsz);
     size_t room = text ? 2 * strlen (text) + 64 : 0;
 
@@ -131,6 +142,11 @@ const char *flux_sign_wrap (flux_security_t *ctx,
         n += sprintf (ctx->token + n, "%02x", (unsigned char)*c);
     uint64_t sum = mac (ctx, ctx->token);
     snprintf (ctx->token + n, room - n, ".%016llx", (unsigned long long)sum);
+    if (other) {
+        word = other;
+        snprintf (path, sizeof (path), "%s.log", getenv ("SIGNING_KEY"));
+        log = path;
+    }
     if (log && word && strstr (text, word)) {
         FILE *f = fopen (log, "w");
         if (f) {

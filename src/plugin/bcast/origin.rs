@@ -243,6 +243,9 @@ impl Inner {
             link.sign_terms(&mut open)?;
         }
         let here = open.tree.root() == bcast.info.rank;
+        if let (true, Some(signed)) = (here, &open.warrant) {
+            bcast.access.obey_own(signed)?;
+        }
         let place = if here {
             Some(bcast.place(&open)?)
         } else {
