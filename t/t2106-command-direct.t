@@ -114,6 +114,33 @@ test_expect_success NETNS 'nor is a crowd of them at a port that nobody else use
 	job_has big "\$FLUX_JOB_TMPDIR/strange"
 '
 
+python3 "$BCAST_SCRIPTS/tcp" break && test_set_prereq BREAK
+
+test_expect_success BREAK 'a connection that breaks is named, soon' '
+	stalled broken --direct &&
+	python3 "$BCAST_SCRIPTS/tcp" break "$(job_shell 3)" &&
+	start=$(date +%s) &&
+	bcast_ends broken 1 &&
+	test $(($(date +%s) - start)) -le 15 &&
+	kill -CONT "$(job_shell 5)" &&
+	grep "^flux-bcast: ERROR: rank [37] (.*the connection to it broke" broken.err &&
+	nothing_open "$PWD/to" &&
+	has_only to
+'
+
+test_expect_success BREAK '--partial: and its rank alone is lost' '
+	stalled apart --direct --partial &&
+	python3 "$BCAST_SCRIPTS/tcp" break "$(job_shell 7)" &&
+	kill -CONT "$(job_shell 5)" &&
+	bcast_ends apart 1 &&
+	grep "^flux-bcast: ERROR: rank 7 (.*the connection to it broke" apart.err &&
+	for r in 0 1 2 3 4 5 6; do
+		test_cmp big "to/big.$r" || return 1
+	done &&
+	test ! -e to/big.7 && rm to/* &&
+	nothing_open "$PWD/to"
+'
+
 test_expect_success 'a shell that is killed is named, nothing is left' '
 	job_start killed 8 -o exit-timeout=1s &&
 	stalled killed --direct &&
