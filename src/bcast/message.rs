@@ -261,7 +261,7 @@ pub struct Offer {
     pub port: u16,
     /// The addresses, in the order in which they are best tried.
     pub addresses: Vec<IpAddr>,
-    /// What has to be said first: so many bytes.
+    /// What both ends have to prove that they know.
     pub secret: TransferId,
 }
 

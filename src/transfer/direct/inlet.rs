@@ -144,7 +144,7 @@ impl Inner {
             // whoever waits to be let in hears that it will not be.
             Some(Err(_)) | None => return inner.listener = None,
         };
-        // The secret's other end says it by this address.
+        // The other end's proof is bound to this address.
         let Ok(at) = stream.local_addr() else { return };
         let Ok(second) = new_id() else { return };
         let mut exchange = Exchange::new(inner.secret, at);

@@ -4,7 +4,7 @@
 //! reports stay with Flux, so everything that is decided is decided there. What
 //! is fed offers a port and a secret over the stream of the opening request (an
 //! [`Offer`](crate::bcast::message::Offer)); who feeds it connects, both prove
-//! that they know the secret (see [`proof`]), and it sends frames as they are.
+//! that they know the secret (see `proof`), and it sends frames as they are.
 //! Back come numbers of 8 bytes, little-endian: the cost of each frame that is
 //! used up, in order.
 //!
@@ -13,7 +13,7 @@
 //!
 //! Neither end trusts the other with its memory: who is fed takes no more than
 //! its window (the relay sees to that) and reads nothing more while credit is not
-//! taken from it; who feeds counts credit only for what it has sent ([`Unpaid`]).
+//! taken from it; who feeds counts credit only for what it has sent (`Unpaid`).
 
 pub mod inlet;
 pub mod outlet;
