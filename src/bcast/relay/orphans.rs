@@ -333,3 +333,43 @@ fn an_offer_dies_with_the_one_that_made_it() {
     bench.feed(Input::OfferGone);
     assert_eq!(bench.feed(Input::UpstreamLost), []);
 }
+
+#[test]
+fn an_orphan_that_lies_harms_nobody_else() {
+    let mut bench = feeder(true);
+    stream(&mut bench, 0..5);
+    // Nobody asked that one: it was sent everything.
+    let out = bench.child(0, Up::Resume { seq: 0 });
+    assert_eq!(sent(&out, 0), [0; 0]);
+    bench.feed(lost(0, libc::ENOSYS));
+    let out = bench.child(1, Up::Resume { seq: u64::MAX });
+    assert!(
+        out.iter()
+            .any(|o| matches!(o, Output::AbortChild { child: 1, .. })),
+        "{out:?}"
+    );
+    bench.child(2, Up::Resume { seq: 4 });
+    let out = bench.child(2, Up::Ready { window: u64::MAX });
+    assert_eq!(sent(&out, 2), [4]);
+    // Once is enough.
+    bench.child(2, Up::Resume { seq: 0 });
+    let out = bench.child(2, Up::Ready { window: u64::MAX });
+    assert_eq!(sent(&out, 2), [0; 0]);
+}
+
+#[test]
+fn offers_over_and_over_take_nobody_from_a_parent_that_lives() {
+    let mut bench = leaf(true);
+    for n in 0..1000 {
+        bench.now += 10;
+        bench.feed(Input::UpstreamAlive);
+        let out = bench.feed(offer());
+        assert!(!out.contains(&Output::Accept), "{out:?}");
+        let why = Failure::client(libc::ECANCELED, "enough");
+        bench.feed(Input::OfferAborted(why));
+        bench.feed(Input::Frame(data(n)));
+        bench.sink(SinkEvent::Wrote);
+    }
+    assert!(!bench.relay.is_finished());
+    assert_eq!((bench.relay.held_bytes(), bench.relay.kept_bytes()), (0, 0));
+}
