@@ -66,6 +66,13 @@ install:
 			echo ".so man3/$$page" >$(D)$(MANDIR)/man3/$$name.3 || exit 1; \
 		done; \
 	done
+	@echo "plugin:   $(PLUGINDIR)/bcast.so"
+	@echo "commands: $(CMDDIR)"
+	@$(PKG_CONFIG) --exists flux-core 2>/dev/null || { \
+		echo "pkg-config does not know flux-core, so this may not be where your Flux looks:"; \
+		echo "set PKG_CONFIG_PATH to its lib/pkgconfig and install again; or load the plugin"; \
+		echo "by its full path and set FLUX_EXEC_PATH=$(CMDDIR)"; \
+	}
 
 uninstall:
 	cd $(D)$(LIBDIR) && rm -f $(SONAME) libflux-bcast.so pkgconfig/flux-bcast.pc
