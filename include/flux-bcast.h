@@ -781,7 +781,8 @@ FLUX_BCAST_API int64_t flux_bcast_get_rank_path_entries (flux_future_t *f,
                                                          int source);
 
 /* Returns: the BLAKE3 digest of a regular file, 64 hexadecimal digits (a string
- * that lives as long as the future; empty for anything else), or NULL.
+ * that lives as long as the future; empty for anything else, such as a file that
+ * was appended to), or NULL.
  */
 FLUX_BCAST_API const char *flux_bcast_get_rank_path_digest (flux_future_t *f,
                                                             int index,

@@ -142,4 +142,14 @@ test_expect_success REAL_FLUX 'with flux bulksubmit, and by a directive in a bat
 	grep "^$(sha256sum <bulk)$" batch.out
 '
 
+test_expect_success 'partial: the job starts, and says who has no copy' '
+	mkdir part && : >part/1 &&
+	run_timeout 60 flux run -N2 -n2 -o userrc="$BCAST_RC" -o bcast.source="$PWD/random" \
+		-o bcast.dest="$PWD/part/{{node.id}}" -o bcast.partial \
+		sh -c "echo \$FLUX_TASK_RANK=\$FLUX_BCAST_PATH" >out 2>err &&
+	cat out err &&
+	grep "^0=$PWD/part/0\$" out && grep "^1=\$" out &&
+	grep "WARN.*rank 1 (.*File exists" err
+'
+
 test_done

@@ -84,7 +84,7 @@ test_expect_success '--checksum: what was not sent is not counted' '
 	jq -e "[.bytes, (.ranks[] | .bytes)] == [0, 0, 0, 0, 0]" out &&
 	bcast --checksum --stats "$JOBID" big >out &&
 	grep -E "^2 [^ ]+ unchanged 0 0 " out &&
-	grep "^0 .* to 0 ranks in " out
+	grep "^0 .* to 0 of 4 ranks in " out
 '
 
 test_expect_success '-v beside --json: where the copies are, on standard error' '

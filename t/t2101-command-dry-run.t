@@ -87,6 +87,23 @@ test_expect_success 'a source that is missing' '
 	error_says nosuchfile
 '
 
+test_expect_success 'directories: as it would really go' '
+	mkdir -p dir/sub && : >dir/sub/f &&
+	bcast "$JOBID" dir && bcast "$JOBID" file plain &&
+	bcast_fails 1 --dry-run "$JOBID" dir && error_says "File exists" &&
+	bcast --dry-run --force "$JOBID" dir && bcast --force "$JOBID" dir &&
+	bcast_fails 1 --dry-run --force "$JOBID" dir plain && error_says "in the way" &&
+	bcast_fails 1 --force "$JOBID" dir plain && error_says "in the way"
+'
+
+test_expect_success 'a tag that is none' '
+	bcast_fails 1 --dry-run "$JOBID" file "$PWD/{{nonsense}}" &&
+	error_says "{{nonsense}}" "does not know" &&
+	bcast_fails 1 "$JOBID" file "$PWD/{{nonsense}}" &&
+	error_says "{{nonsense}}" "does not know" &&
+	test ! -e "$PWD/{{nonsense}}"
+'
+
 test_expect_success 'the job ends well' '
 	job_finish
 '

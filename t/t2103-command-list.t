@@ -68,6 +68,21 @@ test_expect_success 'all the rest' '
 	job_has mine "\$FLUX_JOB_TMPDIR/mine"
 '
 
+test_expect_success 'a copy that was appended to is still ours' '
+	printf ab >piece &&
+	bcast "$JOBID" piece grown && bcast --append "$JOBID" piece grown &&
+	bcast --list "$JOBID" >list && cat list &&
+	test "$(grep -c "^[0-9]* [^ ]* 4 - .*/grown$" list)" -ge 1 &&
+	bcast --remove "$JOBID" grown &&
+	job_lacks "\$FLUX_JOB_TMPDIR/grown" &&
+	for r in $(job_ranks); do
+		job_exec "$r" "printf x >\"\$FLUX_JOB_TMPDIR/theirs\"" || return 1
+	done &&
+	bcast --append "$JOBID" piece theirs &&
+	bcast_fails 1 --remove "$JOBID" theirs &&
+	error_says "only written to"
+'
+
 test_expect_success 'files of the start are listed, too' '
 	job_finish &&
 	job_start started 2 -o bcast.source="$PWD/file" &&

@@ -82,6 +82,7 @@ struct Inner {
 /// What there is to send.
 struct Seen {
     names: Vec<RawName>,
+    dirs: Vec<RawName>,
     dest: Dest,
     bytes: u64,
     notes: Vec<String>,
@@ -154,6 +155,7 @@ fn look(load: Load) -> std::result::Result<Seen, FileError> {
     dest.directory = dest.directory || names.len() > 1;
     Ok(Seen {
         names,
+        dirs: source.dirs().cloned().collect(),
         dest,
         bytes: source.totals().allocated,
         notes,
@@ -184,7 +186,7 @@ impl Inner {
                 return;
             }
             inner.bytes = seen.bytes;
-            inner.ask(seen.dest, seen.names)
+            inner.ask(seen.dest, seen.names, seen.dirs)
         };
         match asking {
             Ok(asking) => this.borrow_mut().asking = Some(asking),
@@ -192,8 +194,13 @@ impl Inner {
         }
     }
 
-    fn ask(&self, dest: Dest, names: Vec<RawName>) -> Result<Query<Inspection>> {
-        let question = Question::inspect(dest, self.policy.clone(), names)?;
+    fn ask(
+        &self,
+        dest: Dest,
+        names: Vec<RawName>,
+        dirs: Vec<RawName>,
+    ) -> Result<Query<Inspection>> {
+        let question = Question::inspect(dest, self.policy.clone(), names, dirs)?;
         let me = Weak::clone(&self.me);
         Query::start(self.handle, &self.terms, question, move |event| {
             let Some(this) = me.upgrade() else { return };

@@ -63,11 +63,16 @@ impl<T> Question<T> {
 }
 
 impl Question<Inspection> {
-    /// What would copies of these names find?
+    /// What would copies of these names find, of which `dirs` are directories?
     ///
     /// # Errors
     /// None in practice.
-    pub fn inspect(dest: Dest, policy: Policy, names: Vec<RawName>) -> Result<Self> {
+    pub fn inspect(
+        dest: Dest,
+        policy: Policy,
+        names: Vec<RawName>,
+        dirs: Vec<RawName>,
+    ) -> Result<Self> {
         Self::new(
             "inspect",
             &Inspect {
@@ -75,6 +80,7 @@ impl Question<Inspection> {
                 dest,
                 policy,
                 names,
+                dirs,
             },
         )
     }

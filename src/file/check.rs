@@ -64,11 +64,16 @@ pub fn inspect(
     dest: &Dest,
     policy: &Policy,
     names: &[RawName],
+    dirs: &[RawName],
 ) -> Result<Inspection, FileError> {
     let (place, missing) = find(base, dest)?;
     let make = missing.is_some();
     let directory = place.real.join(missing.unwrap_or_default());
     let copies = names.iter().map(|name| {
+        let kind = match dirs.contains(name) {
+            true => EntryKind::Dir,
+            false => EntryKind::File,
+        };
         let name = place.name.as_deref().unwrap_or(name.as_os_str());
         let path = RawName::from(directory.join(name));
         if make || dest.unique {
@@ -80,7 +85,7 @@ pub fn inspect(
             };
         }
         let there = at::lstat_opt(place.fd(), Path::new(name)).unwrap_or(None);
-        let allowed = sink::check_existing(&place, name, EntryKind::File, policy);
+        let allowed = sink::check_existing(&place, name, kind, policy);
         Found {
             path,
             exists: there.is_some(),

@@ -31,9 +31,30 @@ pub struct Registry {
 impl Registry {
     /// Remembers what a sink has committed.
     pub fn add(&mut self, copies: impl IntoIterator<Item = Committed>) {
-        for copy in copies {
+        for mut copy in copies {
+            if copy.kind == EntryKind::File && copy.stamp.is_none() {
+                self.written(&mut copy);
+            }
             self.copies.insert(copy.path.clone(), copy);
         }
+    }
+
+    /// A file that was there and was written to: if it was there because it was
+    /// put there, it can be removed as ever. What is in it by now is more than
+    /// what was sent, perhaps.
+    fn written(&self, copy: &mut Committed) {
+        let path = copy.path.as_path();
+        let Ok(there) = rustix::fs::lstat(path) else {
+            return;
+        };
+        let now = Stamp::of(&there);
+        if now.size != copy.bytes {
+            (copy.bytes, copy.digest) = (now.size, None);
+        }
+        let before = self.copies.get(&copy.path).and_then(|copy| copy.stamp);
+        copy.stamp = before
+            .filter(|before| (before.dev, before.ino) == (now.dev, now.ino))
+            .map(|_| now);
     }
 
     /// All copies, sorted by path.

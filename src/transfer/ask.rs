@@ -41,6 +41,9 @@ pub struct Inspect {
     pub policy: Policy,
     /// Their names.
     pub names: Vec<RawName>,
+    /// Those of them that are directories.
+    #[serde(default)]
+    pub dirs: Vec<RawName>,
 }
 
 /// Why a transfer of `bytes` would fail where this was found; errno(3) value
@@ -119,7 +122,8 @@ pub struct Listed {
     pub kind: crate::bcast::item::EntryKind,
     /// Size in bytes; for a directory, of all files in it.
     pub bytes: u64,
-    /// BLAKE3 digest in hexadecimal digits, for a regular file.
+    /// BLAKE3 digest in hexadecimal digits, for a regular file that holds what was
+    /// sent and nothing else.
     pub digest: Option<String>,
     /// How many files, directories and links there are in a directory.
     pub entries: u64,

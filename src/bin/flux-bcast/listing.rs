@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use flux_bcast::bcast::item::EntryKind;
 use flux_bcast::bcast::name::RawName;
 use flux_bcast::bcast::report::Failure;
 use flux_bcast::bcast::report::Outcome;
@@ -31,6 +32,8 @@ pub(crate) fn list(args: &Args, job: &Job) -> Result<(), Failed> {
             for copy in &listing.copies {
                 let what = match &copy.digest {
                     Some(digest) => digest.clone(),
+                    // More is in it than what was sent.
+                    None if copy.kind == EntryKind::File => "-".to_owned(),
                     None => format!("{}:{}", kind(copy.kind), copy.entries),
                 };
                 let (bytes, path) = (copy.bytes, &copy.path);
@@ -41,8 +44,7 @@ pub(crate) fn list(args: &Args, job: &Job) -> Result<(), Failed> {
     conclude(&answers, |_| Vec::new())
 }
 
-fn kind(kind: flux_bcast::bcast::item::EntryKind) -> &'static str {
-    use flux_bcast::bcast::item::EntryKind;
+fn kind(kind: EntryKind) -> &'static str {
     match kind {
         EntryKind::File | EntryKind::Hardlink => "file",
         EntryKind::Dir => "dir",

@@ -120,10 +120,10 @@ fn sent(summary: &Summary, result: &RankResult) -> u64 {
     copies(result).iter().map(|copy| copy.bytes).sum()
 }
 
-/// Ranks that were sent anything, and bytes that each of them was.
+/// Ranks that have something new, and bytes that each of them was sent.
 fn sent_to(summary: &Summary) -> (usize, u64) {
-    let changed = |result: &&RankResult| !summary.unchanged.contains(result.rank);
-    match summary.results.iter().filter(changed).count() {
+    let new = |result: &&RankResult| state(summary, result) == "done";
+    match summary.results.iter().filter(new).count() {
         0 => (0, 0),
         ranks => (ranks, summary.bytes),
     }
@@ -216,7 +216,7 @@ fn state(summary: &Summary, result: &RankResult) -> &'static str {
 }
 
 /// A line for each rank, then bytes, time and rate of all.
-pub(crate) fn stats(summary: &Summary) {
+pub(crate) fn stats(summary: &Summary, fetched: bool) {
     line("RANK HOST STATE ERRNO BYTES SECONDS PATH");
     for result in &summary.results {
         let copies = copies(result);
@@ -239,8 +239,15 @@ pub(crate) fn stats(summary: &Summary) {
     let seconds = summary.elapsed.as_secs_f64();
     let (ranks, bytes) = sent_to(summary);
     let rate = bytes as f64 / seconds.max(1e-9);
+    let way = if fetched { "from" } else { "to" };
+    let all = summary.results.len();
+    let of = if ranks < all {
+        format!(" of {all}")
+    } else {
+        String::new()
+    };
     line(&format!(
-        "{} to {ranks} ranks in {seconds:.3} s, {}/s per rank",
+        "{} {way} {ranks}{of} ranks in {seconds:.3} s, {}/s per rank",
         show_size(bytes),
         show_size(rate as u64),
     ));

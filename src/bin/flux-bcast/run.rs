@@ -184,7 +184,7 @@ fn report(args: &Args, summary: &Summary) -> Result<(), Failed> {
         }
     } else {
         if args.stats {
-            output::stats(summary);
+            output::stats(summary, args.gather);
         } else if args.verbose > 0 {
             output::placed(summary, output::line);
         }

@@ -140,7 +140,8 @@ pub(crate) fn terms(args: &Args, target: Target) -> Result<Terms, Failed> {
         target,
         plan: plan(args),
         tuning: tuning(args)?,
-        timeout: args.timeout,
+        // As in the C interface, no time is no limit.
+        timeout: args.timeout.filter(|timeout| !timeout.is_zero()),
     })
 }
 

@@ -129,6 +129,15 @@ impl Source {
         self.tops.iter().map(|top| &top.name)
     }
 
+    /// Those of them that are directories.
+    pub fn dirs(&self) -> impl Iterator<Item = &RawName> {
+        let dirs = self
+            .tops
+            .iter()
+            .filter(|top| matches!(top.from, input::From::Dir(_)));
+        dirs.map(|top| &top.name)
+    }
+
     /// The next item; `None` after `Fin`.
     ///
     /// `Data` has at most `max` bytes (rounded down to whole chunks, at least

@@ -14,7 +14,7 @@ fn inspection_tells_what_an_opening_would_find() {
     std::fs::write(base.join("old"), "12345").unwrap();
     let names_of = [RawName::from("old"), RawName::from("new")];
     let policy_ = Policy::default();
-    let found = inspect(&base, &Dest::default(), &policy_, &names_of).unwrap();
+    let found = inspect(&base, &Dest::default(), &policy_, &names_of, &[]).unwrap();
     assert_eq!(found.directory.as_path(), base);
     assert!(found.writable && !found.make && found.free > 0);
     assert!(found.copies[0].exists && found.copies[0].size == 5);
@@ -22,7 +22,7 @@ fn inspection_tells_what_an_opening_would_find() {
     assert!(!found.copies[1].exists && found.copies[1].refused.is_none());
     assert_eq!(found.copies[1].path.as_path(), base.join("new"));
     let replace = policy(Existing::Replace);
-    let found = inspect(&base, &Dest::default(), &replace, &names_of).unwrap();
+    let found = inspect(&base, &Dest::default(), &replace, &names_of, &[]).unwrap();
     assert!(found.copies[0].exists && found.copies[0].refused.is_none());
     let mkdir = |path| Dest {
         mkdir: true,
@@ -33,16 +33,16 @@ fn inspection_tells_what_an_opening_would_find() {
         ("a/b/", "a/b", "a/b/old"),
         ("a/", "a", "a/old"),
     ] {
-        let found = inspect(&base, &mkdir(path), &policy_, &names_of[..1]).unwrap();
+        let found = inspect(&base, &mkdir(path), &policy_, &names_of[..1], &[]).unwrap();
         assert!(found.make && found.writable, "{path}");
         assert_eq!(found.directory.as_path(), base.join(directory));
         assert_eq!(found.copies[0].path.as_path(), base.join(copy));
     }
-    let missing = inspect(&base, &dest("a/b/c"), &policy_, &[]).unwrap_err();
+    let missing = inspect(&base, &dest("a/b/c"), &policy_, &[], &[]).unwrap_err();
     assert_eq!(missing.errno(), Errno::ENOENT);
-    let escape = inspect(&base, &mkdir("../a/b"), &policy_, &[]).unwrap_err();
+    let escape = inspect(&base, &mkdir("../a/b"), &policy_, &[], &[]).unwrap_err();
     assert_eq!(escape.errno(), Errno::EPERM);
-    let in_the_way = inspect(&base, &mkdir("old/b/c"), &policy_, &[]).unwrap_err();
+    let in_the_way = inspect(&base, &mkdir("old/b/c"), &policy_, &[], &[]).unwrap_err();
     assert_eq!(in_the_way.errno(), Errno::ENOTDIR);
     assert_names(&base, &["old"]);
 }

@@ -126,7 +126,13 @@ fn a_read_only_file_system_is_refused_at_the_opening() {
         Way::Unnamed,
     );
     assert_eq!(refused.unwrap_err().errno(), Errno::EROFS);
-    let looked = check::inspect(&mount.path(), &Dest::default(), &Policy::default(), &[]);
+    let looked = check::inspect(
+        &mount.path(),
+        &Dest::default(),
+        &Policy::default(),
+        &[],
+        &[],
+    );
     assert!(!looked.unwrap().writable);
 }
 
@@ -163,7 +169,7 @@ fn a_directory_without_permission_is_refused_at_the_opening() {
         &Policy::default(),
         Way::Unnamed,
     );
-    let looked = check::inspect(tmp.path(), &Dest::default(), &Policy::default(), &[]);
+    let looked = check::inspect(tmp.path(), &Dest::default(), &Policy::default(), &[], &[]);
     std::fs::set_permissions(tmp.path(), PermissionsExt::from_mode(0o700)).unwrap();
     assert_eq!(refused.unwrap_err().errno(), Errno::EACCES);
     assert!(!looked.unwrap().writable);

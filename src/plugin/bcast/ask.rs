@@ -87,7 +87,13 @@ impl Bcast {
         });
         match asked {
             Ok((base, dest, inspect)) => self.run_errand(request, move || {
-                let mut found = file::inspect(&base, &dest, &inspect.policy, &inspect.names)?;
+                let mut found = file::inspect(
+                    &base,
+                    &dest,
+                    &inspect.policy,
+                    &inspect.names,
+                    &inspect.dirs,
+                )?;
                 for (_, text) in found.copies.iter_mut().filter_map(|c| c.refused.as_mut()) {
                     *text = told_text(&base, text);
                 }
@@ -240,7 +246,7 @@ fn had(base: &Path, dest: &Dest, has: &Has) -> std::result::Result<Had, FileErro
         }
     }
     let names: Vec<RawName> = has.files.iter().map(|known| known.name.clone()).collect();
-    let found = file::inspect(base, dest, &Policy::default(), &names)?;
+    let found = file::inspect(base, dest, &Policy::default(), &names, &[])?;
     let paths = found.copies.into_iter().map(|copy| copy.path).collect();
     Ok(Had { paths: Some(paths) })
 }

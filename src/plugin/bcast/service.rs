@@ -149,9 +149,13 @@ impl Bcast {
         let Some(request) = self.serve_resume(request) else {
             return;
         };
-        match self.check_open(&request) {
-            Ok(open) => {
-                if let Err(error) = self.open(open, request) {
+        let opening = self.check_open(&request).and_then(|open| {
+            let place = self.place(&open)?;
+            Ok((open, place))
+        });
+        match opening {
+            Ok((open, place)) => {
+                if let Err(error) = self.open(open, place, request) {
                     self.shell
                         .log()
                         .error(format_args!("open a transfer: {error}"));
@@ -193,12 +197,12 @@ impl Bcast {
         Ok(open)
     }
 
-    fn open(self: &Rc<Self>, open: Open, request: Request) -> Result<()> {
+    fn open(self: &Rc<Self>, open: Open, place: Place, request: Request) -> Result<()> {
         let transfer = open.transfer;
         let sender = Sender::of(&request);
         let (window, partial) = (open.tuning.window, open.partial);
         let setup = Setup {
-            place: Some(self.place(&open)?),
+            place: Some(place),
             open,
             handle: self.handle,
             network: self.peers.clone(),
@@ -230,10 +234,16 @@ impl Bcast {
     }
 
     pub(super) fn rendered(&self, path: &RawName) -> Result<RawName> {
-        if path.as_bytes().windows(2).any(|two| two == b"{{") {
-            return Ok(RawName::from(self.shell.render(path.as_os_str())?));
+        if !has_tag(path) {
+            return Ok(path.clone());
         }
-        Ok(path.clone())
+        let rendered = RawName::from(self.shell.render(path.as_os_str())?);
+        if has_tag(&rendered) {
+            // Else all nodes would write to one file of that very name.
+            let text = format!("{rendered}: a tag that this Flux does not know");
+            return Err(Error::with_text(Errno::EINVAL, text));
+        }
+        Ok(rendered)
     }
 
     /// Where this shell's copy of a transfer goes.
@@ -387,6 +397,10 @@ impl Bcast {
         self.forget_client(&gone);
         self.fetches.borrow_mut().forget_client(&gone);
     }
+}
+
+fn has_tag(path: &RawName) -> bool {
+    path.as_bytes().windows(2).any(|two| two == b"{{")
 }
 
 pub(super) fn refuse(request: Request, error: &Error) {

@@ -115,7 +115,8 @@ fn variables(placed: &[Placed], sources: usize, name: &str) -> Vec<(String, RawN
 
 /// How the leader's part ended.
 enum Verdict {
-    Good(TransferId),
+    /// The job starts; with the failures of ranks that may fail.
+    Good(TransferId, Vec<String>),
     Bad(Vec<String>),
 }
 
@@ -162,7 +163,12 @@ impl Bcast {
         }
         while self.start.borrow().released.is_none() {
             match verdict.take() {
-                Some(Verdict::Good(transfer)) => self.release_all(transfer, &wait)?,
+                Some(Verdict::Good(transfer, reasons)) => {
+                    for reason in reasons {
+                        self.shell.log().warn(format_args!("{reason}"));
+                    }
+                    self.release_all(transfer, &wait)?;
+                }
                 Some(Verdict::Bad(reasons)) => self.give_up(&reasons),
                 None => wait()?,
             }
@@ -356,7 +362,7 @@ impl Bcast {
                 let reasons = reasons(&results, why.as_ref(), &hosts.borrow());
                 let good = reasons.is_empty() || (partial && why.is_none());
                 slot.replace(Some(if good {
-                    Verdict::Good(transfer)
+                    Verdict::Good(transfer, reasons)
                 } else {
                     Verdict::Bad(reasons)
                 }));
