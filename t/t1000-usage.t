@@ -45,6 +45,8 @@ refused 3-1 --ranks=3-1 f58 file
 refused foo --ranks=foo f58 file
 refused 'bar[' '--exclude=bar[' f58 file
 refused 'host[' '--hosts=host[' f58 file
+refused 'rank such as 0' --from=a f58 file
+refused 'on a rank' --jobid=f58 --from=0 -
 refused maybe --progress=maybe f58 file
 refused '%%' --jobid=%% file
 refused --name --jobid=f58 -

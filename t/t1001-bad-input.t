@@ -36,7 +36,8 @@ test_expect_success 'no Flux instance' '
 		unset FLUX_URI &&
 		FLUX_URI=local:///nowhere/at/all &&
 		export FLUX_URI &&
-		bcast_fails 1 --jobid="$JOBID" file
+		bcast_fails 1 --jobid="$JOBID" file &&
+		error_says "connect to Flux at local:///nowhere/at/all (FLUX_URI)"
 	)
 '
 

@@ -55,10 +55,22 @@ test_expect_success '--mkdir makes the directories on the way' '
 	cmp file shared/made/by/f
 '
 
+test_expect_success 'a missing directory: what makes it is said' '
+	bcast_fails 1 "$JOBID" file missing/f &&
+	error_says "missing" "--mkdir (or bcast.mkdir) makes it"
+'
+
 test_expect_success 'an existing file is refused and left as it is' '
 	bcast_fails 1 "$JOBID" newer sub/name &&
 	error_says sub/name "File exists" &&
 	job_has file "\$FLUX_JOB_TMPDIR/sub/name"
+'
+
+test_expect_success 'an existing directory: what --force does is said' '
+	mkdir -p twice && cp file twice/ && bcast "$JOBID" twice &&
+	test_when_finished "bcast --remove \"\$JOBID\" twice" &&
+	bcast_fails 1 "$JOBID" twice &&
+	error_says "a directory of this name is there; --force puts the files of another into it"
 '
 
 test_expect_success 'existing on one rank only: nobody gets the new one' '

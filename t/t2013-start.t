@@ -86,7 +86,7 @@ test_expect_success 'a file that exists already on one rank: fails, and says whi
 	test_must_fail run 4 -o bcast.source="$PWD/random" -o "bcast.dest=$PWD/fresh/{{node.id}}" \
 		sh -c ": >started/\$FLUX_TASK_RANK" 2>err &&
 	cat err &&
-	grep "rank 2" err && grep "File exists" err &&
+	grep "rank 2" err && grep "File exists (bcast.force replaces it)" err &&
 	has_only started &&
 	has_only fresh 2
 '

@@ -171,6 +171,22 @@ test_expect_success REAL_FLUX '--no-wait: a job that has not started is refused 
 	grep "$pending" waiting.err
 '
 
+test_expect_success 'the time limit ends before the job starts: that is said' '
+	held=$(run_timeout 30 flux submit --urgency=hold -N1 -n1 -o userrc="$BCAST_RC" true) &&
+	test_when_finished "run_timeout 20 flux cancel $held" &&
+	bcast_fails 1 -t 2s "$held" one &&
+	error_says "the time limit of 2 s has expired; the job has not started"
+'
+
+test_expect_success 'a word that is no job id: said, and no hint about names' '
+	bcast_fails 2 no-such first second &&
+	error_says "no-such" "is not a job id, so it is taken as a source; no JOBID is given" &&
+	test "$(wc -l <err)" = 1 &&
+	bcast_fails 1 "$JOBID" second first &&
+	error_says "File exists (--force replaces it)" &&
+	! grep "taken for" err
+'
+
 test_expect_success '--compress changes nothing but what is on the way' '
 	data_library lib &&
 	data_random 300000 noise &&

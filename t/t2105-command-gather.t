@@ -54,6 +54,11 @@ test_expect_success 'a rank without the file: nobody'\''s appears' '
 	has_only none
 '
 
+test_expect_success 'a directory without its parents: what makes them is said' '
+	bcast_fails 1 --gather "$JOBID" result no/such/dir &&
+	error_says no/such/dir "(--mkdir makes its parents)"
+'
+
 test_expect_success '--partial takes the others' '
 	test_expect_code 1 bcast --gather --partial --json "$JOBID" result some >out.json 2>err &&
 	jq -e "[.ranks[] | select(.state == \"done\")] | length == 7" out.json &&

@@ -37,8 +37,12 @@ test_expect_success 'help and bad usage' '
 	grep "unbalanced bracket in .foo\[1." err &&
 	test_expect_code 2 "$PORT" serve -n 1 -H "a,b" true 2>err &&
 	grep "2 hosts for 1 ranks" err &&
-	test_expect_code 2 "$PORT" exec true 2>err &&
+	test_expect_code 2 env -u PMI_ID -u PMI_PORT -u PMI_SECRET "$PORT" exec true 2>err &&
+	grep "PMI_PORT and PMI_ID are not set: .*-o pmi=port.*serve" err &&
+	test_expect_code 2 env -u PMI_ID -u PMI_SECRET PMI_PORT=127.0.0.1:1 "$PORT" exec true 2>err &&
 	grep "neither PMI_ID nor PMI_SECRET" err &&
+	test_expect_code 2 "$PORT" check --port=foo --id=0 2>err &&
+	grep "ERROR: --port: .foo. is not HOST:PORT$" err &&
 	test_expect_code 2 env PMI_ID=0 "$PORT" check 2>err &&
 	grep "PMI_PORT is not set" err &&
 	test_expect_code 2 env -u PMI_ID -u PMI_PORT "$PORT" check 2>err &&
@@ -55,6 +59,10 @@ test_expect_success 'what cannot be reached or run is named, with the reason alo
 	grep "ERROR: rank 0: no-program: command not found$" err &&
 	test_expect_code 127 "$PORT" serve -H 127.0.0.2 -r ./fake-rsh no-program 2>err &&
 	grep "ERROR: rank 0: no-program: command not found$" err &&
+	test_expect_code 127 "$PORT" serve -n 1 "$PORT" exec no-program 2>err &&
+	grep "ERROR: no-program: No such file or directory$" err &&
+	test_expect_code 126 "$PORT" serve -n 1 "$PORT" exec /etc/passwd 2>err &&
+	grep "ERROR: /etc/passwd: Permission denied$" err &&
 	test_expect_code 1 env PMI_ID=0 PMI_PORT=127.0.0.1:1 "$PORT" exec true 2>err &&
 	grep "Connection refused$" err
 '

@@ -129,6 +129,18 @@ pub struct Fold {
     pub text: String,
 }
 
+impl Fold {
+    /// The text; where a file is in the way, also what `force` does, as the
+    /// caller's users call that option.
+    pub fn advice(&self, force: &str) -> String {
+        // What ends in a parenthesis says more already.
+        if self.errno == libc::EEXIST && !self.text.ends_with(')') {
+            return format!("{} ({force} replaces it)", self.text);
+        }
+        self.text.clone()
+    }
+}
+
 /// Folds the failures of `results` by errno and text, in order of the lowest
 /// rank of each group.
 pub fn fold(results: &[RankResult]) -> Vec<Fold> {

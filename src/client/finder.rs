@@ -55,6 +55,8 @@ struct Inner {
     request: PlanRequest,
     stall: Duration,
     watcher: Option<JobWatcher>,
+    /// The job has not started.
+    pending: bool,
     shells: Option<Shells>,
     planning: Option<Pending>,
     tell: Rc<dyn Fn(Found)>,
@@ -81,6 +83,7 @@ impl Finder {
                 request,
                 stall: terms.stall(),
                 watcher: None,
+                pending: false,
                 shells: None,
                 planning: None,
                 tell: Rc::new(tell),
@@ -115,6 +118,17 @@ impl Finder {
     }
 }
 
+/// Why something took too long: says so, if it was the start of the job.
+pub(super) fn explain(finder: &Option<Finder>, why: Failure) -> Failure {
+    match finder {
+        Some(finder) if finder.inner.borrow().pending => Failure {
+            text: format!("{}; the job has not started", why.text),
+            ..why
+        },
+        _ => why,
+    }
+}
+
 impl Inner {
     fn tell(this: &Rc<RefCell<Self>>, found: Found) {
         let tell = Rc::clone(&this.borrow().tell);
@@ -124,10 +138,17 @@ impl Inner {
     fn job_says(weak: &Weak<RefCell<Self>>, news: JobNews) {
         let Some(this) = weak.upgrade() else { return };
         match news {
-            JobNews::Pending => Self::tell(&this, Found::Waiting),
+            JobNews::Pending => {
+                this.borrow_mut().pending = true;
+                Self::tell(&this, Found::Waiting);
+            }
             JobNews::Ready(shells) => {
-                this.borrow_mut().shells = Some(shells);
-                let asked = this.borrow_mut().ask();
+                let asked = {
+                    let mut inner = this.borrow_mut();
+                    inner.pending = false;
+                    inner.shells = Some(shells);
+                    inner.ask()
+                };
                 if let Err(error) = asked {
                     Self::tell(&this, Found::Over(failure(&error)));
                 }

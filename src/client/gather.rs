@@ -19,6 +19,7 @@ use super::ClientEvent;
 use super::Running;
 use super::Summary;
 use super::Terms;
+use super::finder;
 use super::finder::Finder;
 use super::finder::Found;
 use super::intake::Intake;
@@ -144,6 +145,7 @@ impl Gathering {
         let weak = Rc::downgrade(&inner);
         let timer = terms.limit(handle.reactor()?, move |why| {
             if let Some(this) = weak.upgrade() {
+                let why = finder::explain(&this.borrow().finder, why);
                 Inner::end(&this, Some(why));
             }
         })?;

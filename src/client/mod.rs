@@ -171,7 +171,12 @@ impl Client {
             });
             this.reader = Some(reader?);
             let weak = Rc::downgrade(&inner);
-            this.timer = terms.limit(reactor, move |why| Inner::call_off(&weak, why))?;
+            this.timer = terms.limit(reactor, move |why| {
+                if let Some(this) = weak.upgrade() {
+                    let why = finder::explain(&this.borrow().finder, why);
+                    Inner::call_off(&weak, why);
+                }
+            })?;
         }
         Ok(Self { inner })
     }

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::Running;
 use super::Terms;
+use super::finder;
 use super::finder::Finder;
 use super::finder::Found;
 use super::terms::failure;
@@ -196,6 +197,7 @@ impl<T: DeserializeOwned + 'static> Query<T> {
         let weak = Rc::downgrade(&inner);
         let timer = terms.limit(handle.reactor()?, move |why| {
             if let Some(this) = weak.upgrade() {
+                let why = finder::explain(&this.borrow().finder, why);
                 Inner::expired(&this, why);
             }
         })?;

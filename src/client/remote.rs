@@ -12,6 +12,7 @@ use super::ClientEvent;
 use super::Running;
 use super::Summary;
 use super::Terms;
+use super::finder;
 use super::finder::Finder;
 use super::finder::Found;
 use super::pulse;
@@ -131,7 +132,12 @@ impl Remote {
         })?;
         inner.borrow_mut().finder = Some(finder);
         let weak = Rc::downgrade(&inner);
-        let timer = terms.limit(handle.reactor()?, move |why| Inner::fail(&weak, why))?;
+        let timer = terms.limit(handle.reactor()?, move |why| {
+            if let Some(this) = weak.upgrade() {
+                let why = finder::explain(&this.borrow().finder, why);
+                Inner::end(&this, Vec::new(), Some(why));
+            }
+        })?;
         inner.borrow_mut().timer = timer;
         Ok(Self { inner })
     }

@@ -74,7 +74,11 @@ impl Shelf {
         };
         match made {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(ShelfError::new(parent, "mkdir", &error, ""));
+                let hint = match error.kind() {
+                    io::ErrorKind::NotFound if !parents => "--mkdir makes its parents",
+                    _ => "",
+                };
+                return Err(ShelfError::new(parent, "mkdir", &error, hint));
             }
             _ => {}
         }

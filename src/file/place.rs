@@ -264,7 +264,7 @@ impl Finder {
                     if missing == Missing::Refuse {
                         return Err(FileError::new(Errno::ENOENT, "open", &shown).with_hint(
                             format!(
-                                "directory {} does not exist; mkdir makes it",
+                                "directory {} does not exist; --mkdir (or bcast.mkdir) makes it",
                                 RawName::from(wanted)
                             ),
                         ));

@@ -290,10 +290,11 @@ impl Connection {
         // SAFETY: NULL or a C string.
         let raw = check_ptr(unsafe { core.flux_open(curi, 0) }).with_context(|| match uri {
             Some(uri) => format!("connect to Flux at {uri}"),
-            None if std::env::var_os("FLUX_URI").is_some() => "connect to Flux".to_owned(),
-            None => {
-                "connect to Flux (FLUX_URI is not set, so to the system instance)".to_owned()
-            }
+            None => match std::env::var_os("FLUX_URI") {
+                Some(uri) => format!("connect to Flux at {} (FLUX_URI)", uri.display()),
+                None => "connect to Flux (FLUX_URI is not set, so to the system instance)"
+                    .to_owned(),
+            },
         })?;
         Ok(Connection {
             raw,

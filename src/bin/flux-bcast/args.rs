@@ -165,7 +165,7 @@ pub(crate) struct Args {
     pub(crate) dry_run: bool,
 
     /// Send files that are on the node of this rank
-    #[arg(long, value_name = "RANK")]
+    #[arg(long, value_name = "RANK", value_parser = rank)]
     pub(crate) from: Option<u32>,
 
     /// Fetch PATH from each rank, into DIR/RANK/ here
@@ -320,6 +320,11 @@ fn chunk(text: &str) -> Result<u64, String> {
         }
         size => Ok(size),
     }
+}
+
+fn rank(text: &str) -> Result<u32, String> {
+    text.parse()
+        .map_err(|_| "not a shell rank such as 0".to_owned())
 }
 
 fn hosts(text: &str) -> Result<String, String> {

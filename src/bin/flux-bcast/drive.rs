@@ -152,7 +152,11 @@ fn on_signals(reactor: Reactor, act: impl Fn() + 'static) -> Result<Vec<SignalWa
 fn begins(tree: &flux_bcast::bcast::tree::Tree, totals: Totals) -> String {
     let ranks: flux_bcast::idset::IdSet = tree.ranks().iter().copied().collect();
     let what = if totals.exact {
-        format!("{}, {} entries, ", show_size(totals.bytes), totals.entries)
+        let entries = match totals.entries {
+            1 => "1 entry".to_owned(),
+            n => format!("{n} entries"),
+        };
+        format!("{}, {entries}, ", show_size(totals.bytes))
     } else {
         String::new()
     };

@@ -77,12 +77,8 @@ pub(crate) fn folded(results: &[RankResult], hosts: &[String]) -> Vec<String> {
     report::fold(results)
         .into_iter()
         .map(|fold| {
-            let hint = if fold.errno == libc::EEXIST && !fold.text.ends_with(')') {
-                " (--force replaces it)"
-            } else {
-                ""
-            };
-            format!("{}: {}{hint}", report::who(&fold.ranks, hosts), fold.text)
+            let who = report::who(&fold.ranks, hosts);
+            format!("{who}: {}", fold.advice("--force"))
         })
         .collect()
 }

@@ -81,10 +81,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Failed> {
 
 /// Finds the job.
 pub(crate) fn job(args: &Args, name: Option<&str>) -> Result<Job, Failed> {
+    // A mistyped JOBID has become a source.
+    let typo = args.words.first().and_then(|word| word.to_str());
+    let typo = typo.filter(|word| !word.contains('/') && *word != "-");
+    let typo = typo.filter(|word| Path::new(word).symlink_metadata().is_err());
     let (connection, name) = match name {
         Some(name) => (Connection::open(None)?, name.to_owned()),
         None => {
-            let target = enclosing::find()?;
+            let target = enclosing::find().map_err(|failed| match (failed, typo) {
+                (Failed::Usage(text), Some(word)) => Failed::Usage(format!(
+                    "'{word}' is not a job id, so it is taken as a source; {text}"
+                )),
+                (failed, _) => failed,
+            })?;
             (target.connection, target.job)
         }
     };
@@ -102,14 +111,16 @@ pub(crate) fn job(args: &Args, name: Option<&str>) -> Result<Job, Failed> {
 
 fn send(args: &Args, words: &Words) -> Result<(), Failed> {
     let exists = |path: &Path| path.is_file();
-    if let Some(hint) = words::doubtful_dest(words, args.dest.is_some(), exists) {
-        output::note(&hint);
-    }
+    let hint = words::doubtful_dest(words, args.dest.is_some(), exists);
     let (connection, send) = request(args, words)?;
     let name = send.terms.target.name.clone();
     let summary = drive::transfer(&connection, &name, args, |handle, listener| {
         Client::start(handle, send, listener)
     })?;
+    // Beside an error it would only hide it.
+    if let Some(hint) = hint.filter(|_| summary.is_complete()) {
+        output::note(&hint);
+    }
     if summary.libs > 0 && !args.json {
         output::library_path(&summary, summary.libs);
     }
@@ -134,6 +145,11 @@ pub(crate) fn request(args: &Args, words: &Words) -> Result<(Connection, Send), 
 }
 
 fn from(args: &Args, words: &Words, rank: u32) -> Result<(), Failed> {
+    if words.sources.iter().any(|source| source == "-") {
+        return Err(Failed::Usage(
+            "standard input cannot be read on a rank; './-' is a file of that name".into(),
+        ));
+    }
     let (connection, terms) = terms(args, words)?;
     let name = terms.target.name.clone();
     let send = SendFrom {

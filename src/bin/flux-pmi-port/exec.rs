@@ -1,5 +1,6 @@
 //! `exec`: turns a connection to `PMI_PORT` into the `PMI_FD` of a program.
 
+use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -14,11 +15,13 @@ use rustix::io::FdFlags;
 use crate::Failed;
 use crate::args::Exec;
 use crate::identity;
+use crate::output;
 
 /// How long the provider may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(args: &Exec) -> Result<(), Failed> {
+    identity::surroundings(args.secret_stdin)?;
     let id = match identity::id(None)? {
         Some(id) if args.rank.is_none() => id,
         _ => identity::derived_id(args.rank, args.secret_stdin)?,
@@ -53,9 +56,14 @@ pub(crate) fn run(args: &Exec) -> Result<(), Failed> {
         .env("PMI_RANK", rank.to_string())
         .env("PMI_SIZE", size.to_string())
         .exec();
-    Err(Failed::Error(format!(
+    output::error(&format!(
         "{}: {}",
         program.to_string_lossy(),
         reason(&error)
-    )))
+    ));
+    // As shells have it, and serve.
+    Err(Failed::Status(match error.kind() {
+        ErrorKind::NotFound => 127,
+        _ => 126,
+    }))
 }

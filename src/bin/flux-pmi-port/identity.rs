@@ -19,6 +19,7 @@ fn env(name: &str) -> Option<String> {
 
 /// Connects to `port` or `PMI_PORT`.
 pub(crate) fn connect(port: Option<&str>, timeout: Duration) -> Result<TcpStream, Failed> {
+    let said = if port.is_some() { "--port" } else { "PMI_PORT" };
     let port = match port {
         Some(port) => port.to_owned(),
         None => env("PMI_PORT").ok_or_else(|| {
@@ -28,6 +29,10 @@ pub(crate) fn connect(port: Option<&str>, timeout: Duration) -> Result<TcpStream
             )
         })?,
     };
+    let complete = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
+    if !port.rsplit_once(':').is_some_and(complete) {
+        return Err(Failed::Usage(format!("{said}: '{port}' is not HOST:PORT")));
+    }
     dial(&port, timeout).map_err(Failed::Error)
 }
 
@@ -57,6 +62,24 @@ pub(crate) fn client_id(given: Option<i64>, port: Option<&str>) -> Result<i64, F
     Err(Failed::Usage(format!(
         "{missing}: run it as a task of a job (flux run -o pmi=port flux pmi-port check) or give \
          --port=HOST:PORT and --id=ID"
+    )))
+}
+
+/// What a program under `exec` lacks, all at once, if anything.
+///
+/// # Errors
+/// One line that says where it can be run.
+pub(crate) fn surroundings(secret_stdin: bool) -> Result<(), Failed> {
+    let no_id = env("PMI_ID").is_none() && env("PMI_SECRET").is_none() && !secret_stdin;
+    let missing = match (env("PMI_PORT").is_none(), no_id) {
+        (false, false) => return Ok(()),
+        (true, true) => "PMI_PORT and PMI_ID are not set",
+        (true, false) => "PMI_PORT is not set",
+        (false, true) => "neither PMI_ID nor PMI_SECRET is set",
+    };
+    Err(Failed::Usage(format!(
+        "{missing}: run it as a task of a job (flux run -o pmi=port flux pmi-port exec PROGRAM) \
+         or under flux pmi-port serve"
     )))
 }
 

@@ -94,8 +94,9 @@ pub(in crate::file) fn check_existing(
 /// The refusal of what is there.
 pub(super) fn exists(stat: &Stat, shown: &Path) -> FileError {
     match at::kind_of(stat) {
-        FileType::Directory => FileError::new(Errno::EEXIST, "open", shown)
-            .with_hint("a directory of this name is there"),
+        FileType::Directory => FileError::new(Errno::EEXIST, "open", shown).with_hint(
+            "a directory of this name is there; --force puts the files of another into it",
+        ),
         _ => FileError::new(Errno::EEXIST, "open", shown),
     }
 }

@@ -379,7 +379,7 @@ fn reasons(results: &[RankResult], why: Option<&Failure>, hosts: &[String]) -> V
             format!(
                 "file broadcast: {}: {}",
                 report::who(&fold.ranks, hosts),
-                fold.text
+                fold.advice("bcast.force")
             )
         })
         .collect();
