@@ -68,11 +68,15 @@ install:
 	done
 	@echo "plugin:   $(PLUGINDIR)/bcast.so"
 	@echo "commands: $(CMDDIR)"
-	@$(PKG_CONFIG) --exists flux-core 2>/dev/null || { \
+	@looks=$$($(PKG_CONFIG) --variable=fluxshellpluginpath flux-core 2>/dev/null); \
+	if [ -z "$$looks" ]; then \
 		echo "pkg-config does not know flux-core, so this may not be where your Flux looks:"; \
 		echo "set PKG_CONFIG_PATH to its lib/pkgconfig and install again; or load the plugin"; \
 		echo "by its full path and set FLUX_EXEC_PATH=$(CMDDIR)"; \
-	}
+	elif [ "$$looks" != "$(PLUGINDIR)" ]; then \
+		echo "Flux looks for plugins in $$looks:"; \
+		echo "load this one by its full path and set FLUX_EXEC_PATH=$(CMDDIR)"; \
+	fi
 
 uninstall:
 	cd $(D)$(LIBDIR) && rm -f $(SONAME) libflux-bcast.so pkgconfig/flux-bcast.pc

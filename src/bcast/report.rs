@@ -224,6 +224,26 @@ mod tests {
     }
 
     #[test]
+    fn advice_is_for_what_is_in_the_way_and_not_explained() {
+        let fold = |errno, text: &str| Fold {
+            ranks: IdSet::from_iter([0]),
+            errno,
+            text: text.to_owned(),
+        };
+        for (errno, text, says) in [
+            (
+                libc::EEXIST,
+                "open /f: there",
+                "open /f: there (--force replaces it)",
+            ),
+            (libc::EEXIST, "open /f: there (why)", "open /f: there (why)"),
+            (libc::ENOENT, "open /f: gone", "open /f: gone"),
+        ] {
+            assert_eq!(fold(errno, text).advice("--force"), says);
+        }
+    }
+
+    #[test]
     fn paths_are_a_ranks_own_where_it_is_alone() {
         let failed = |rank, text: &str| RankResult {
             rank,
