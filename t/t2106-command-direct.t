@@ -114,40 +114,12 @@ test_expect_success NETNS 'nor is a crowd of them at a port that nobody else use
 	job_has big "\$FLUX_JOB_TMPDIR/strange"
 '
 
-# Processor time of a process, in ticks.
-ticks() {
-	awk '{ print $14 + $15 }' "/proc/$1/stat"
-}
-
-test_expect_success NETNS 'a shell that can have no more descriptors lets nobody in, and does not spin' '
-	shell=$(job_shell 0) &&
-	kill -STOP "$(job_shell 5)" &&
-	apart &&
-	transfer_begun 0 "$(job_tmpdir 0)" &&
-	limit=$(prlimit --pid "$shell" --nofile --noheadings --raw --output=SOFT) &&
-	prlimit --pid "$shell" --nofile="$(ls "/proc/$shell/fd" | wc -l):" &&
-	before=$(ticks "$shell") &&
-	rm -f go.in && >go && intrude &&
-	run_timeout 30 "$BCAST_SCRIPTS/wait-file" go.in &&
-	sleep 2 &&
-	rm go && wait $intruder && cat intruded &&
-	after=$(ticks "$shell") &&
-	prlimit --pid "$shell" --nofile="$limit:" &&
-	echo "$before ticks before, $after after" &&
-	test $((after - before)) -lt 40 &&
-	kill -CONT "$(job_shell 5)" &&
-	wait $client &&
-	job_has big "\$FLUX_JOB_TMPDIR/strange"
-'
-
 python3 "$BCAST_SCRIPTS/tcp" break && test_set_prereq BREAK
 
 test_expect_success BREAK 'a connection that breaks is named, soon' '
 	stalled broken --direct &&
 	python3 "$BCAST_SCRIPTS/tcp" break "$(job_shell 3)" &&
-	start=$(date +%s) &&
 	bcast_ends broken 1 &&
-	test $(($(date +%s) - start)) -le 15 &&
 	kill -CONT "$(job_shell 5)" &&
 	grep "^flux-bcast: ERROR: rank [37] (.*the connection to it broke" broken.err &&
 	nothing_open "$PWD/to" &&
