@@ -14,11 +14,6 @@ use crate::errno::Errno;
 use crate::file::FileError;
 use crate::file::Input;
 use crate::file::SourceSpec;
-use crate::flux::error as flux;
-use crate::flux::handle::Handle;
-use crate::flux::wakeup::WakeReceiver;
-use crate::flux::wakeup::wakeup;
-use crate::transfer::worker;
 
 /// What was found out.
 #[derive(Debug)]
@@ -55,33 +50,6 @@ impl Load {
         let _ = tell.send(Loaded { dest, added, again });
         Ok(source)
     }
-}
-
-/// Does something with files in a thread of its own, and gives what comes of it
-/// to `done`.
-///
-/// # Errors
-/// The thread or its channel could not be made.
-pub(super) fn aside<T: Send + 'static>(
-    handle: Handle,
-    name: &'static str,
-    work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
-    done: impl FnMut(Result<T, FileError>) + 'static,
-) -> flux::Result<WakeReceiver> {
-    let (sender, receiver) = wakeup(handle.reactor()?, 1, 1, done)?;
-    let reports = sender.clone();
-    worker::spawn(
-        name,
-        move || {
-            let _ = sender.send(work());
-        },
-        move |text| {
-            let errno = Errno::ENOTRECOVERABLE;
-            let error = FileError::new(errno, "read", Path::new("source"));
-            let _ = reports.send(Err(error.with_hint(text)));
-        },
-    )?;
-    Ok(receiver)
 }
 
 fn misplaced(dest: &Dest, text: String) -> FileError {

@@ -10,7 +10,6 @@ use std::sync::mpsc;
 use super::Running;
 use super::Send;
 use super::Terms;
-use super::load;
 use super::load::Load;
 use super::query::Answers;
 use super::query::Query;
@@ -28,6 +27,7 @@ use crate::flux::error::Result;
 use crate::flux::handle::Handle;
 use crate::flux::wakeup::WakeReceiver;
 use crate::transfer::ask;
+use crate::transfer::worker;
 
 /// What the caller hears.
 #[derive(Debug)]
@@ -120,9 +120,10 @@ impl Previewing {
             })
         });
         let weak = Rc::downgrade(&inner);
-        let looking = load::aside(
+        let looking = worker::aside(
             handle,
             "bcast-look",
+            "source",
             || look(load),
             move |seen| {
                 if let Some(this) = weak.upgrade() {

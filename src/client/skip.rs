@@ -10,7 +10,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::Inner;
-use super::load;
 use super::query::Query;
 use super::query::QueryEvent;
 use super::query::Question;
@@ -32,6 +31,7 @@ use crate::flux::wakeup::WakeReceiver;
 use crate::idset::IdSet;
 use crate::transfer::ask::Had;
 use crate::transfer::ask::Known;
+use crate::transfer::worker;
 
 /// A slow disk reads so many bytes in a second, for the time that ranks have to
 /// compute a digest.
@@ -113,7 +113,7 @@ impl Inner {
         let weak = Rc::downgrade(this);
         let handle = this.borrow().handle;
         let work = move || digests(inputs);
-        let reading = load::aside(handle, "bcast-digest", work, move |digests| {
+        let reading = worker::aside(handle, "bcast-digest", "source", work, move |digests| {
             let Some(this) = weak.upgrade() else { return };
             match digests {
                 Ok(files) => {

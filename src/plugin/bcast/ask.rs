@@ -27,7 +27,6 @@ use crate::flux::error::Error;
 use crate::flux::error::Result;
 use crate::flux::message::Request;
 use crate::flux::wakeup::WakeReceiver;
-use crate::flux::wakeup::wakeup;
 use crate::transfer::ask::Had;
 use crate::transfer::ask::Has;
 use crate::transfer::ask::Inspect;
@@ -177,41 +176,21 @@ impl Bcast {
         };
         let this = Rc::downgrade(self);
         let base = self.tmpdir().unwrap_or_default();
-        let started = self
-            .handle
-            .reactor()
-            .and_then(|reactor| {
-                wakeup(reactor, 1, 1, move |answer| {
-                    let Some(this) = this.upgrade() else { return };
-                    let errand = this.errands.borrow_mut().open.remove(&id);
-                    let Some(Errand { request, .. }) = errand else {
-                        return;
-                    };
-                    let _ = match answer {
-                        Ok(answer) => request.respond_json(&answer),
-                        Err(error) => {
-                            let error: FileError = error;
-                            let text = told_text(&base, &error.to_string());
-                            request.fail(error.errno(), Some(&text))
-                        }
-                    };
-                })
-            })
-            .and_then(|(sender, receiver)| {
-                let reports = sender.clone();
-                worker::spawn(
-                    "bcast-errand",
-                    move || {
-                        let _ = sender.send(job());
-                    },
-                    move |text| {
-                        let errno = Errno::ENOTRECOVERABLE;
-                        let error = FileError::new(errno, "read", Path::new("files"));
-                        let _ = reports.send(Err(error.with_hint(text)));
-                    },
-                )?;
-                Ok(receiver)
-            });
+        let done = move |answer: std::result::Result<T, FileError>| {
+            let Some(this) = this.upgrade() else { return };
+            let errand = this.errands.borrow_mut().open.remove(&id);
+            let Some(Errand { request, .. }) = errand else {
+                return;
+            };
+            let _ = match answer {
+                Ok(answer) => request.respond_json(&answer),
+                Err(error) => {
+                    let text = told_text(&base, &error.to_string());
+                    request.fail(error.errno(), Some(&text))
+                }
+            };
+        };
+        let started = worker::aside(self.handle, "bcast-errand", "files", job, done);
         match started {
             Ok(receiver) => {
                 let errand = Errand {
