@@ -32,14 +32,20 @@ pub fn dial(port: &str, timeout: Duration) -> Result<TcpStream, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use rustix::net::{AddressFamily, SocketType};
+    use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 
     #[test]
     fn connects_or_says_why() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().to_string();
         assert!(dial(&port, Duration::from_secs(5)).is_ok());
-        drop(listener);
+        // Bound, so that nobody else gets the port, and nobody listens there.
+        let fd = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        let any = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+        rustix::net::bind(&fd, &any).unwrap();
+        let deaf = TcpListener::from(fd);
+        let port = deaf.local_addr().unwrap().to_string();
         let refused = dial(&port, Duration::from_secs(5)).unwrap_err();
         assert_eq!(
             refused,

@@ -93,26 +93,28 @@ fn a_reader_sees_the_old_file_or_the_new_one() {
     let len = 200_000;
     std::fs::write(&copy, vec![0; len]).unwrap();
     let done = AtomicBool::new(false);
-    let mut seen = 0;
+    // The file is replaced once the reader is at work.
+    let (begun, wait) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
-            let mut reads = 0;
+            let mut begun = Some(begun);
             while !done.load(Ordering::Relaxed) {
                 let bytes = std::fs::read(&copy).expect("always there");
                 assert_eq!(bytes.len(), len);
                 assert!(bytes.iter().all(|byte| *byte == bytes[0]), "a mixture");
-                reads += 1;
+                if let Some(begun) = begun.take() {
+                    begun.send(()).unwrap();
+                }
             }
-            reads
         });
+        wait.recv().unwrap();
         for round in 1..60_u8 {
             let way = WAYS[usize::from(round) % 2];
             put(tmp.path(), &vec![round; len], Existing::Replace, way).unwrap();
         }
         done.store(true, Ordering::Relaxed);
-        seen = reader.join().unwrap();
+        reader.join().unwrap();
     });
-    assert!(seen > 0);
     assert_names(tmp.path(), &["f"]);
 }
 
@@ -166,7 +168,13 @@ fn only_files_and_links_are_replaced() {
 fn a_running_program_is_replaced_but_not_written_to() {
     let tmp = tempfile::tempdir().unwrap();
     let copy = tmp.path().join("f");
-    std::fs::copy("/bin/sleep", &copy).unwrap();
+    // By another process: a descriptor of ours that is open for writing could get into
+    // a child of another test, and then nobody may execute the file.
+    let copied = std::process::Command::new("cp")
+        .arg("/bin/sleep")
+        .arg(&copy)
+        .status();
+    assert!(copied.unwrap().success());
     let mut child = std::process::Command::new(&copy).arg("60").spawn().unwrap();
     let appended = put(tmp.path(), b"x", Existing::Append, Way::Unnamed);
     let replaced = put(tmp.path(), b"x", Existing::Replace, Way::Unnamed);
