@@ -92,7 +92,7 @@ test_expect_success TMPFS 'a small file system fills up and goes away' '
 		mount_tmpfs small size=64k &&
 		test_must_fail head -c 100000 /dev/zero >small/file
 	) 2>err &&
-	test_when_finished "umount small" &&
+	test_when_finished "unmount small" &&
 	grep "No space" err
 '
 

@@ -70,7 +70,7 @@ test_expect_success TMPFS 'too little space' '
 		mount_tmpfs small size=64k &&
 		bcast_fails 1 --dry-run "$JOBID" file "$PWD/small/f"
 	) &&
-	test_when_finished "umount small" &&
+	test_when_finished "unmount small" &&
 	error_says "No space left" small needed
 '
 

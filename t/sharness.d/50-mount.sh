@@ -6,5 +6,11 @@
 mount_tmpfs() {
 	mkdir -p "$1" &&
 	mount -t tmpfs -o "$2" none "$1" &&
-	test_when_finished "umount '$1'"
+	test_when_finished "unmount '$1'"
+}
+
+# unmount DIR: as soon as nobody has anything open there any more. A shell may
+# close what it had open a moment after the client has ended.
+unmount() {
+	run_timeout 60 sh -c 'until umount "$1"; do sleep 0.05; done' unmount "$1"
 }
