@@ -111,7 +111,8 @@ test_expect_success '--force does not replace a directory' '
 test_expect_success '--force on a program that runs: the program goes on' '
 	cp /bin/sleep runs &&
 	bcast "$JOBID" runs &&
-	job_exec 1 "\"\$FLUX_JOB_TMPDIR/runs\" 1000 >/dev/null 2>&1 & echo \$! >\"\$FLUX_JOB_TMPDIR/pid\"" &&
+	job_exec 1 "\"\$FLUX_JOB_TMPDIR/runs\" 1000 >/dev/null 2>&1 & echo \$! >\"\$FLUX_JOB_TMPDIR/pid\"
+		until cmp -s /proc/\$!/exe \"\$FLUX_JOB_TMPDIR/runs\"; do sleep 0.05; done" &&
 	bcast --force "$JOBID" newer runs &&
 	job_has newer "\$FLUX_JOB_TMPDIR/runs" &&
 	kill "$(cat "$(job_tmpdir 1)/pid")"

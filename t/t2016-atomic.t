@@ -14,15 +14,20 @@ test_expect_success 'set up' '
 '
 
 # A reader in each task opens the file again and again, and notes what it got.
-# It stops when the file `stop` is there.
+# The file is replaced once all of them have read it; they stop when the file `stop`
+# is there.
 test_expect_success 'readers see the old or the new contents, each of them whole' '
 	bcast "$JOBID" old f &&
 	job_exec_all "(
 		until test -e \"$PWD/stop\"; do
 			sha256sum <\"\$FLUX_JOB_TMPDIR/f\" || echo missing
+			: >\"\$FLUX_JOB_TMPDIR/reads\"
 		done | sort -u >\"\$FLUX_JOB_TMPDIR/seen\"
 		: >\"\$FLUX_JOB_TMPDIR/finished\"
 	) >/dev/null 2>&1 &" &&
+	for r in $(job_ranks); do
+		run_timeout 60 python3 "$BCAST_SCRIPTS/wait-file" "$(job_tmpdir $r)/reads" || return 1
+	done &&
 	for round in 1 2 3; do
 		bcast --force "$JOBID" new f &&
 		bcast --force "$JOBID" old f || return 1
