@@ -9,7 +9,9 @@ test_expect_success 'start a job with a file on each rank' '
 	job_start main 8 &&
 	for r in 0 1 2 3 4 5 6 7; do
 		data_random $((r * 300001)) file.$r &&
-		cp file.$r "$(job_tmpdir $r)/result" || return 1
+		cp file.$r "$(job_tmpdir $r)/result" &&
+		data_random $((r * 5001)) small.$r &&
+		cp small.$r "$(job_tmpdir $r)/small" || return 1
 	done
 '
 
@@ -29,8 +31,10 @@ test_expect_success 'each file in a directory of its rank' '
 '
 
 test_expect_success 'one after the other, in small pieces' '
-	bcast --gather -k 1 --chunk=512 --batch=512 --window=1k "$JOBID" result slow &&
-	gathered slow
+	bcast --gather -k 1 --chunk=512 --batch=512 --window=1k "$JOBID" small slow &&
+	for r in 0 1 2 3 4 5 6 7; do
+		cmp small.$r slow/$r/small || return 1
+	done
 '
 
 test_expect_success 'existing files are refused, and nothing is changed' '
@@ -98,14 +102,23 @@ test_expect_success TMPFS 'no space here' '
 		bcast_fails 1 --gather --exclude=6 "$JOBID" result small/out &&
 		has_only small/out
 	) &&
-	test_when_finished "umount small" &&
+	test_when_finished "unmount small" &&
 	error_says "No space left" "on this side"
 '
 
+# gather_begun NAME DIR: waits until that client has some data of a file for DIR. In
+# pieces of this size the rest takes minutes, so what then happens to client or
+# shell happens in mid-transfer.
+pieces="--chunk=512 --batch=512 --window=512"
+gather_begun() {
+	run_timeout 60 python3 "$BCAST_SCRIPTS/wait-file" "$1.pid" &&
+	run_timeout 60 python3 "$BCAST_SCRIPTS/staged" --wait "$(bcast_client "$1")" "$2"
+}
+
 test_expect_success 'an interrupted client leaves nothing' '
 	job_exec 5 "head -c 300000000 /dev/zero | tr \"\\\\0\" x >\"\$FLUX_JOB_TMPDIR/huge\"" &&
-	bcast_background stopped --gather --ranks=5 "$JOBID" huge stop &&
-	until test -d stop; do sleep 0.05; done &&
+	bcast_background stopped --gather --ranks=5 $pieces "$JOBID" huge stop &&
+	gather_begun stopped "$PWD/stop" &&
 	kill -INT "$(bcast_client stopped)" &&
 	bcast_ends stopped 1 &&
 	grep interrupted stopped.err &&
@@ -113,8 +126,8 @@ test_expect_success 'an interrupted client leaves nothing' '
 '
 
 test_expect_success 'a shell that is killed in the middle is named' '
-	bcast_background lost --gather --ranks=5 --timeout=60s "$JOBID" huge lost &&
-	until test -d lost; do sleep 0.05; done &&
+	bcast_background lost --gather --ranks=5 --timeout=60s $pieces "$JOBID" huge lost &&
+	gather_begun lost "$PWD/lost" &&
 	kill -KILL "$(job_shell 5)" &&
 	bcast_ends lost 1 &&
 	grep "^flux-bcast: ERROR: " lost.err &&
