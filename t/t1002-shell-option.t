@@ -19,7 +19,7 @@ refused() {
 		words="$words '$argument'"
 	done
 	test_expect_success "refused: $*" "
-		test_must_fail run_timeout 20 flux run -N2 -n2 -o userrc=\"\$BCAST_RC\" $words \
+		test_must_fail run_timeout 60 flux run -N2 -n2 -o userrc=\"\$BCAST_RC\" $words \
 			sh -c ': >started/\$FLUX_TASK_RANK' 2>err &&
 		cat err &&
 		grep -F -e '$word' err &&

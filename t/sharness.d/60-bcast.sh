@@ -68,6 +68,12 @@ transfer_begun() {
 	run_timeout 60 python3 "$BCAST_SCRIPTS/staged" --wait "$(job_shell "$1")" "$2"
 }
 
+# writer_of DIR: waits until some process has some data for a file below DIR, and
+# prints its process id.
+writer_of() {
+	run_timeout 60 python3 "$BCAST_SCRIPTS/staged" --who "$1"
+}
+
 # nothing_open DIR [RANKS]: no shell has a file below DIR open.
 nothing_open() {
 	for r in ${2:-$(job_ranks)}; do
