@@ -3,7 +3,7 @@
 #   DAC       file permissions are enforced (see test_under_flux)
 #   TMPFS     may mount file systems (a file system of a few KiB can be made)
 #   NETNS     may make network namespaces
-#   SPACE4G   4 GiB are free where the tests work
+#   SPACE4G   4 GiB are free where the tests work, and what the next test file needs
 # shellcheck shell=sh
 
 test "$(id -u)" = 0 || test_set_prereq NONROOT
@@ -21,6 +21,6 @@ rm -rf "$probe"
 
 unshare -n true 2>/dev/null && test_set_prereq NETNS
 
-if test "$(df -Pk "$FLUX_BCAST_TEST_ROOT" | awk 'NR == 2 { print $4 }')" -gt 4194304; then
+if test "$(df -Pk "$FLUX_BCAST_TEST_ROOT" | awk 'NR == 2 { print $4 }')" -gt 6291456; then
 	test_set_prereq SPACE4G
 fi
