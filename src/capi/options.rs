@@ -160,8 +160,8 @@ impl Options {
         Ok(())
     }
 
-    pub(super) fn set_ranks(&mut self, ranks: Option<&str>) -> Result<()> {
-        let ranks = ranks.map(rank_set).transpose()?;
+    pub(super) fn set_ranks(&mut self, ranks: Option<String>) -> Result<()> {
+        let ranks = ranks.map(|text| rank_set(&text)).transpose()?;
         if ranks.is_some() && self.hosts.is_some() {
             return Err(refuse("hosts are set"));
         }
@@ -169,8 +169,8 @@ impl Options {
         Ok(())
     }
 
-    pub(super) fn set_hosts(&mut self, hosts: Option<&str>) -> Result<()> {
-        let hosts = hosts.map(host_list).transpose()?;
+    pub(super) fn set_hosts(&mut self, hosts: Option<String>) -> Result<()> {
+        let hosts = hosts.map(|text| host_list(&text)).transpose()?;
         if hosts.is_some() && self.ranks.is_some() {
             return Err(refuse("ranks are set"));
         }
@@ -178,13 +178,13 @@ impl Options {
         Ok(())
     }
 
-    pub(super) fn set_exclude_ranks(&mut self, ranks: Option<&str>) -> Result<()> {
-        self.exclude = ranks.map(rank_set).transpose()?;
+    pub(super) fn set_exclude_ranks(&mut self, ranks: Option<String>) -> Result<()> {
+        self.exclude = ranks.map(|text| rank_set(&text)).transpose()?;
         Ok(())
     }
 
-    pub(super) fn set_exclude_hosts(&mut self, hosts: Option<&str>) -> Result<()> {
-        self.exclude_hosts = hosts.map(host_list).transpose()?;
+    pub(super) fn set_exclude_hosts(&mut self, hosts: Option<String>) -> Result<()> {
+        self.exclude_hosts = hosts.map(|text| host_list(&text)).transpose()?;
         Ok(())
     }
 
@@ -366,15 +366,15 @@ mod tests {
     fn targets_are_ranks_or_hosts() {
         let mut options = Options::default();
         for bad in ["", "x", "3-1"] {
-            refused(options.set_ranks(Some(bad)));
+            refused(options.set_ranks(Some(bad.into())));
         }
-        options.set_ranks(Some("0,2-3")).unwrap();
-        refused(options.set_hosts(Some("a[1-2]")));
+        options.set_ranks(Some("0,2-3".into())).unwrap();
+        refused(options.set_hosts(Some("a[1-2]".into())));
         options.set_ranks(None).unwrap();
-        options.set_hosts(Some("a[1-2]")).unwrap();
-        refused(options.set_ranks(Some("0")));
+        options.set_hosts(Some("a[1-2]".into())).unwrap();
+        refused(options.set_ranks(Some("0".into())));
         for bad in ["", "a[1", ","] {
-            refused(options.set_hosts(Some(bad)));
+            refused(options.set_hosts(Some(bad.into())));
         }
         assert_eq!(options.hosts.as_deref(), Some("a[1-2]"));
         assert_eq!(options.ranks, None);

@@ -182,13 +182,14 @@ pub unsafe extern "C" fn flux_bcast_opts_add_stream(
     unsafe { change(opts, set) }
 }
 
-/// Defines setters of a path or name, which NULL takes back.
-macro_rules! name_setters {
-    ($($function:ident => $method:ident;)*) => {$(
+/// Defines setters of a C string, which NULL takes back; `$read` says what it is
+/// read as, a name in any encoding or a text.
+macro_rules! string_setters {
+    ($($function:ident($read:ident) => $method:ident;)*) => {$(
         /// See `include/flux-bcast.h`.
         ///
         /// # Safety
-        /// `opts` is NULL or an option object, the name NULL or a C string.
+        /// `opts` is NULL or an option object, the string NULL or a C string.
         #[unsafe(no_mangle)]
         #[allow(unreachable_pub, reason = "exported to C by name")]
         pub unsafe extern "C" fn $function(
@@ -196,45 +197,21 @@ macro_rules! name_setters {
             value: *const c_char,
         ) -> c_int {
             // SAFETY: as the caller vouches.
-            let set = |opts: &mut Options| opts.$method(unsafe { name(value) });
+            let set = |opts: &mut Options| opts.$method(unsafe { $read(value) });
             // SAFETY: as the caller vouches.
             unsafe { change(opts, set) }
         }
     )*};
 }
 
-name_setters! {
-    flux_bcast_opts_set_dest => set_dest;
-    flux_bcast_opts_set_libs_dir => set_libs_dir;
-    flux_bcast_opts_set_exclude_libs => set_exclude_libs;
-}
-
-/// Defines setters of a text, which NULL takes back.
-macro_rules! text_setters {
-    ($($function:ident => $method:ident;)*) => {$(
-        /// See `include/flux-bcast.h`.
-        ///
-        /// # Safety
-        /// `opts` is NULL or an option object, the text NULL or a C string.
-        #[unsafe(no_mangle)]
-        #[allow(unreachable_pub, reason = "exported to C by name")]
-        pub unsafe extern "C" fn $function(
-            opts: *mut Options,
-            value: *const c_char,
-        ) -> c_int {
-            // SAFETY: as the caller vouches.
-            let set = |opts: &mut Options| opts.$method(unsafe { text(value) }.as_deref());
-            // SAFETY: as the caller vouches.
-            unsafe { change(opts, set) }
-        }
-    )*};
-}
-
-text_setters! {
-    flux_bcast_opts_set_ranks => set_ranks;
-    flux_bcast_opts_set_hosts => set_hosts;
-    flux_bcast_opts_set_exclude_ranks => set_exclude_ranks;
-    flux_bcast_opts_set_exclude_hosts => set_exclude_hosts;
+string_setters! {
+    flux_bcast_opts_set_dest(name) => set_dest;
+    flux_bcast_opts_set_libs_dir(name) => set_libs_dir;
+    flux_bcast_opts_set_exclude_libs(name) => set_exclude_libs;
+    flux_bcast_opts_set_ranks(text) => set_ranks;
+    flux_bcast_opts_set_hosts(text) => set_hosts;
+    flux_bcast_opts_set_exclude_ranks(text) => set_exclude_ranks;
+    flux_bcast_opts_set_exclude_hosts(text) => set_exclude_hosts;
 }
 
 /// Defines setters of a number.
