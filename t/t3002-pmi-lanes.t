@@ -39,6 +39,17 @@ test_expect_success 'more lanes than offered are refused' '
 	grep "gave an id that no rank of this shell has" err
 '
 
+test_expect_success 'options of a provider that is not asked for: the first shell warns' '
+	for list in "-o pmi=simple" ""; do
+		run_timeout 60 flux run -N 2 -n 2 -o userrc="$BCAST_RC" $list \
+			-o pmi-port.lanes=2 -o pmi-port.nomap true 2>err &&
+		test "$(grep -c "pmi-port.lanes, pmi-port.nomap: no effect without" err)" = 1 ||
+			return 1
+	done &&
+	pmi_run -n 1 -o pmi-port.lanes=2 true 2>err &&
+	! grep "no effect" err
+'
+
 test_expect_success 'lanes have key spaces of their own' '
 	pmi_run -n 1 ./pmi-talk @id 0 cmd=get_my_kvsname "cmd=put kvsname=k key=a value=zero" \
 		@new @id 1 cmd=get_my_kvsname "cmd=get kvsname=k key=a" cmd=finalize >out &&

@@ -89,7 +89,7 @@ impl Pmi {
     /// # Errors
     /// EINVAL for bad options; those of the socket and of the shell.
     pub(crate) fn init(shell: Shell) -> Result<Option<Self>> {
-        let Some(options) = Options::read(shell)? else {
+        let Some(options) = Options::read(shell, shell.log_as(COMPONENT))? else {
             return Ok(None);
         };
         let job = Job::read(shell)?;

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::errno::Errno;
 use crate::flux::error::Error;
 use crate::flux::error::Result;
+use crate::flux::log::Log;
 use crate::flux::shell::Shell;
 use crate::pmi::IdPolicy;
 use crate::units::parse_fsd;
@@ -60,13 +61,38 @@ impl Options {
     ///
     /// # Errors
     /// EINVAL, with a text that names the option.
-    pub(crate) fn read(shell: Shell) -> Result<Option<Self>> {
-        let Some(list) = shell.getopt("pmi")? else {
-            return Ok(None);
+    pub(crate) fn read(shell: Shell, log: Log) -> Result<Option<Self>> {
+        let object = shell.getopt("pmi-port")?;
+        let options = match shell.getopt("pmi")? {
+            Some(list) => parse(&list, object.as_ref())
+                .map_err(|text| Error::with_text(Errno::EINVAL, text))?,
+            None => None,
         };
-        parse(&list, shell.getopt("pmi-port")?.as_ref())
-            .map_err(|text| Error::with_text(Errno::EINVAL, text))
+        if options.is_none()
+            && let Some(object) = &object
+            && shell.info()?.rank == 0
+        {
+            log.warn(format_args!("{}", idle(object)));
+        }
+        Ok(options)
     }
+}
+
+/// What to say about options that nothing makes use of: who gives them and forgets
+/// `pmi=port` would take the job for one that has them.
+///
+/// That is no error: a start-up script of the site or the user may set them for
+/// every job, and which provider a job takes is its own choice. Flux's shell
+/// carries on with options that nobody reads, too.
+fn idle(object: &Value) -> String {
+    let names = match object {
+        Value::Object(members) if !members.is_empty() => {
+            let names = members.keys().map(|key| format!("pmi-port.{key}"));
+            names.collect::<Vec<_>>().join(", ")
+        }
+        _ => "pmi-port".to_owned(),
+    };
+    format!("option {names}: no effect without '{NAME}' in -o pmi=LIST")
 }
 
 fn parse(list: &Value, object: Option<&Value>) -> std::result::Result<Option<Options>, String> {
@@ -182,6 +208,21 @@ mod tests {
             assert!(
                 parse(&json!(list), None).unwrap().unwrap().beside_simple,
                 "{list}"
+            );
+        }
+    }
+
+    #[test]
+    fn options_of_a_provider_that_is_not_asked_for_are_named() {
+        for (object, names) in [
+            (json!({"lanes": 2, "k": 1}), "pmi-port.k, pmi-port.lanes: "),
+            (json!({}), "pmi-port: "),
+            (json!(1), "pmi-port: "),
+        ] {
+            let text = idle(&object);
+            assert!(
+                text.starts_with(&format!("option {names}no effect")),
+                "{text}"
             );
         }
     }
