@@ -640,8 +640,9 @@ FLUX_BCAST_API int flux_bcast_get_progress (flux_future_t *f,
  */
 FLUX_BCAST_API const char *flux_bcast_get_transfer_id (flux_future_t *f);
 
-/* What FLUX_BCAST_SEND_LIBS could not find, one line for each; it is no failure.
- * Known since data flows; empty before, and if there is nothing to say.
+/* What FLUX_BCAST_SEND_LIBS could not find, or that it has found nothing to send,
+ * and what makes FLUX_BCAST_CHECKSUM compare nothing: one line for each.  It is no
+ * failure.  Known since data flows; empty before, and if there is nothing to say.
  *
  * Returns: a string, or NULL.  One that is not empty lives as long as the future.
  */

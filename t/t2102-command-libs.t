@@ -57,14 +57,20 @@ test_expect_success 'the objects of the system are sent on request' '
 '
 
 test_expect_success 'nothing is left of an exclusion' '
-	bcast --send-libs --exclude-libs="/usr/lib,/lib,$PWD/lib" "$JOBID" prog bare >out &&
+	bcast --send-libs --exclude-libs="/usr/lib,/lib,$PWD/lib" "$JOBID" prog bare >out 2>err &&
 	test_must_be_empty out &&
+	grep "^flux-bcast: no shared objects are sent.*LD_LIBRARY_PATH.* below /usr/lib:/lib:$PWD/lib$" err &&
+	test "$(wc -l <err)" = 1 &&
 	job_lacks "\$FLUX_JOB_TMPDIR/bare_libs"
 '
 
 test_expect_success 'a data file goes as ever' '
-	bcast --send-libs "$JOBID" data >out &&
+	bcast --send-libs "$JOBID" data >out 2>err &&
 	test_must_be_empty out &&
+	grep "^flux-bcast: no shared objects are sent.*LD_LIBRARY_PATH.* no source is a program" err &&
+	test "$(wc -l <err)" = 1 &&
+	bcast --send-libs --dry-run "$JOBID" data other >out 2>err &&
+	grep "^flux-bcast: no shared objects are sent" err &&
 	job_has data "\$FLUX_JOB_TMPDIR/data" &&
 	job_lacks "\$FLUX_JOB_TMPDIR/data_libs"
 '
@@ -74,6 +80,7 @@ test_expect_success 'an object that is missing here is said, and is no failure' 
 	test_when_finished "mv gone lib" &&
 	bcast --send-libs "$JOBID" prog lacking >out 2>err &&
 	grep "libanswer.so.1, which prog needs" err &&
+	grep "^flux-bcast: no shared objects are sent.* that were found are below /lib:" err &&
 	job_has prog "\$FLUX_JOB_TMPDIR/lacking"
 '
 

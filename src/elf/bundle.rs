@@ -46,6 +46,15 @@ impl Libs {
             .collect();
         Ok(Self { dir, exclude })
     }
+
+    /// The directories whose objects are left out.
+    fn left_out(&self) -> String {
+        let dirs = self.exclude.iter();
+        let dirs: Vec<String> = dirs
+            .map(|dir| RawName::from(dir.as_path()).to_string())
+            .collect();
+        dirs.join(":")
+    }
 }
 
 /// What was added to a transfer.
@@ -53,7 +62,7 @@ impl Libs {
 pub struct Added {
     /// How many directories of shared objects; they are the last inputs.
     pub directories: usize,
-    /// What could not be found, one line each.
+    /// What could not be found, or that there is nothing to send: one line each.
     pub notes: Vec<String>,
 }
 
@@ -70,6 +79,7 @@ pub fn add_libs(
 ) -> Result<Added, String> {
     let mut added = Added::default();
     let mut programs: Vec<(usize, Vec<Library>)> = Vec::new();
+    let mut left_out = false;
     for (index, input) in inputs.iter().enumerate() {
         let Origin::Path(path) = &input.origin else {
             continue;
@@ -85,8 +95,10 @@ pub fn add_libs(
             ));
         }
         let mut libraries = closure.libraries;
+        let found = libraries.len();
         libraries
             .retain(|library| !libs.exclude.iter().any(|dir| library.path.starts_with(dir)));
+        left_out |= libraries.len() < found;
         // A name with a slash is looked for just there, not in a directory.
         libraries.retain(|Library { name, .. }| {
             let fixed = name.as_bytes().contains(&b'/');
@@ -103,6 +115,14 @@ pub fn add_libs(
         }
     }
     if programs.is_empty() {
+        // Whoever asked for them waits for a directory to look in.
+        let why = match left_out {
+            true => format!("those that were found are below {}", libs.left_out()),
+            false => "no source is a program that needs some from a directory".into(),
+        };
+        added.notes.push(format!(
+            "no shared objects are sent, and so there is no LD_LIBRARY_PATH to set: {why}"
+        ));
         return Ok(added);
     }
     if let [input] = inputs.as_mut_slice() {
@@ -217,7 +237,9 @@ mod tests {
     #[test]
     fn the_systems_objects_stay_by_default() {
         let mut inputs = vec![me()];
-        assert_eq!(add(&mut inputs, None, None), Added::default());
+        let none = add(&mut inputs, None, None);
+        assert_eq!((none.directories, none.notes.len()), (0, 1));
+        assert!(none.notes[0].contains("below /lib:/usr/lib:"), "{none:?}");
         assert_eq!(inputs.len(), 1);
         let added = add(&mut inputs, Some(""), Some("d/copy"));
         assert_eq!((added.directories, added.notes.len()), (1, 0));
@@ -236,7 +258,9 @@ mod tests {
         let file = dir.path().join("data");
         std::fs::write(&file, "text").unwrap();
         let mut inputs = vec![Input::path(&file), Input::path(dir.path().join("none"))];
-        assert_eq!(add(&mut inputs, Some(""), None), Added::default());
+        let none = add(&mut inputs, Some(""), None);
+        assert_eq!((none.directories, none.notes.len()), (0, 1));
+        assert!(none.notes[0].contains("no source is a program"), "{none:?}");
         assert_eq!(inputs.len(), 2);
     }
 
