@@ -27,6 +27,35 @@ test_expect_success 'build the clients' '
 	pmi_build pmi-talk pmi-lanes
 '
 
+# port_refuses TEXT ARGUMENT...: exit status 2 and one line, which has TEXT in it.
+port_refuses() {
+	text=$1
+	shift
+	test_expect_code 2 "$PORT" "$@" 2>err &&
+	grep -F -e "$text" err &&
+	grep "^flux-pmi-port: ERROR: " err &&
+	test "$(wc -l <err)" = 1
+}
+
+test_expect_success 'wrong words are refused in the form of all errors' '
+	port_refuses "one of serve, exec and check" &&
+	port_refuses bogus bogus &&
+	port_refuses --frobnicate --frobnicate &&
+	port_refuses COMMAND serve -n 1 &&
+	port_refuses "flux pmi-port serve --help" serve -n 0 true &&
+	port_refuses --size serve -n x true &&
+	port_refuses --lable serve -n 1 --lable true &&
+	port_refuses --bind serve --bind=localhost -n 1 true &&
+	port_refuses --hostlist serve --script true &&
+	port_refuses PROGRAM exec &&
+	port_refuses --rnak exec --rnak=1 true &&
+	port_refuses --id check --id=x &&
+	port_refuses junk check junk &&
+	port_refuses soon check --timeout=soon &&
+	serve -n2 -l sh -c "echo \$0" -n3 >out && test "$(sort out | tr -d "\n")" = "0: -n31: -n3" &&
+	"$PORT" --version && "$PORT" serve --help >out && grep "Exit status" out
+'
+
 test_expect_success 'help and bad usage' '
 	"$PORT" --help >out && grep serve out &&
 	test_expect_code 2 "$PORT" serve true 2>err &&

@@ -11,6 +11,8 @@ mod progress;
 mod run;
 mod sources;
 mod words;
+#[path = "../shared/usage.rs"]
+mod usage;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -39,7 +41,7 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => {
             if error.use_stderr() {
-                output::error(&output::usage(&error));
+                output::error(&usage::one_line(&error, "flux bcast --help"));
                 return ExitCode::from(2);
             }
             let _ = error.print();

@@ -49,24 +49,6 @@ fn told(errno: Errno) -> String {
     format!("write standard output: {errno}")
 }
 
-/// A parser's message on one line.
-pub(crate) fn usage(error: &clap::Error) -> String {
-    let whole = error.to_string();
-    let text: Vec<&str> = whole
-        .lines()
-        .map(str::trim)
-        .take_while(|line| !line.starts_with("Usage:"))
-        .filter(|line| {
-            !(line.is_empty()
-                || line.starts_with("tip:")
-                || line.starts_with("For more information"))
-        })
-        .collect();
-    let text = text.join(" ");
-    let text = text.strip_prefix("error: ").unwrap_or(&text);
-    format!("{text}; see 'flux bcast --help'")
-}
-
 /// Name of a rank's host, if known.
 pub(crate) fn host(hosts: &[String], rank: u32) -> &str {
     hosts.get(rank as usize).map_or("-", String::as_str)
@@ -284,7 +266,6 @@ pub(crate) fn json(summary: &Summary) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn equal_texts_are_said_once() {
@@ -296,15 +277,5 @@ mod tests {
             by_rank(&texts(&[(0, "/a"), (1, "/b"), (2, "/a")]), &[]),
             ["ranks 0,2: /a", "rank 1: /b"]
         );
-    }
-
-    #[test]
-    fn wrong_usage_is_one_line() {
-        let error = super::super::args::Args::command()
-            .try_get_matches_from(["flux bcast", "--from=x", "a"])
-            .unwrap_err();
-        let text = usage(&error);
-        assert!(text.contains("'x'") && text.contains("--from"), "{text}");
-        assert!(!text.contains('\n') && !text.contains("Usage:"), "{text}");
     }
 }

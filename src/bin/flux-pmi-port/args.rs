@@ -90,12 +90,7 @@ pub(crate) struct Serve {
     pub(crate) verbose: bool,
 
     /// Program and arguments
-    #[arg(
-        value_name = "COMMAND",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
     pub(crate) words: Vec<String>,
 }
 
@@ -117,12 +112,7 @@ pub(crate) struct Exec {
     pub(crate) secret_stdin: bool,
 
     /// Program and arguments
-    #[arg(
-        value_name = "PROGRAM",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     pub(crate) words: Vec<OsString>,
 }
 
@@ -169,5 +159,33 @@ mod tests {
             panic!("not serve")
         };
         assert_eq!((serve.size, serve.words.len()), (Some(2), 3));
+    }
+
+    #[test]
+    fn a_misspelt_option_is_no_program() {
+        for words in [
+            &["x", "serve", "-n", "2", "--lable", "true"][..],
+            &["x", "exec", "--rnak", "true"],
+        ] {
+            let error = Args::try_parse_from(words).unwrap_err();
+            assert!(
+                error.to_string().contains(words[words.len() - 2]),
+                "{error}"
+            );
+        }
+        for (words, program) in [
+            (&["x", "serve", "-n2", "true", "-x", "--help"][..], 3),
+            (&["x", "serve", "-n2", "-l", "--", "-true", "-x"], 2),
+        ] {
+            let args = Args::try_parse_from(words).unwrap();
+            let Command::Serve(serve) = args.command else {
+                panic!("not serve")
+            };
+            assert_eq!(
+                (serve.size, serve.words.len()),
+                (Some(2), program),
+                "{words:?}"
+            );
+        }
     }
 }

@@ -7,10 +7,13 @@ mod exec;
 mod identity;
 mod output;
 mod serve;
+#[path = "../shared/usage.rs"]
+mod usage;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 
 use self::args::Args;
 use self::args::Command;
@@ -26,12 +29,31 @@ enum Failed {
     Status(u8),
 }
 
+/// Ends where the parser has had the last word.
+fn not_run(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let help = match std::env::args().nth(1).as_deref() {
+        Some(name @ ("serve" | "exec" | "check")) => format!("flux pmi-port {name} --help"),
+        _ => "flux pmi-port --help".to_owned(),
+    };
+    output::error(&match error.kind() {
+        // The parser would print all of its help.
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
+            format!("one of serve, exec and check must be given; see '{help}'")
+        }
+        _ => usage::one_line(error, &help),
+    });
+    ExitCode::from(2)
+}
+
 fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(error) => {
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+            return not_run(&error);
         }
     };
     let outcome = match args.command {
