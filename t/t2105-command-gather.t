@@ -30,6 +30,19 @@ test_expect_success 'each file in a directory of its rank' '
 	test "$(find out -type f | wc -l)" = 8
 '
 
+test_expect_success '--stats and --json: each rank has its own bytes, the whole has all' '
+	sum=$((28 * 300001)) &&
+	bcast --gather --stats "$JOBID" result out.stats >lines &&
+	bcast --gather --json "$JOBID" result out.json >json &&
+	for r in 0 1 2 3 4 5 6 7; do
+		grep "^$r [^ ]* done 0 $((r * 300001)) " lines &&
+		jq -e ".ranks[$r].bytes == $((r * 300001))" json || return 1
+	done &&
+	grep -E "^8.0 MiB from 8 ranks in [0-9.]+ s, [^ ]+ [KMG]iB/s$" lines &&
+	jq -e ".bytes == $sum" json &&
+	rm -r out.stats out.json
+'
+
 test_expect_success 'one after the other, in small pieces' '
 	bcast --gather -k 1 --chunk=512 --batch=512 --window=1k "$JOBID" small slow &&
 	for r in 0 1 2 3 4 5 6 7; do

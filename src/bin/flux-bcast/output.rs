@@ -98,12 +98,24 @@ fn sent(summary: &Summary, result: &RankResult) -> u64 {
     copies(result).iter().map(|copy| copy.bytes).sum()
 }
 
-/// Ranks that have something new, and bytes that each of them was sent.
-fn sent_to(summary: &Summary) -> (usize, u64) {
+/// Which way the bytes went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// The same ones to each rank.
+    To,
+    /// Each rank's own ones from it.
+    From,
+}
+
+/// Ranks that have, or gave, something new, and how many bytes that was: for each
+/// of them where all were sent the same, else together.
+fn sent_to(summary: &Summary, way: Way) -> (usize, u64) {
     let new = |result: &&RankResult| state(summary, result) == "done";
-    match summary.results.iter().filter(new).count() {
-        0 => (0, 0),
-        ranks => (ranks, summary.bytes),
+    let ranks = summary.results.iter().filter(new);
+    match (ranks.clone().count(), way) {
+        (0, _) => (0, 0),
+        (count, Way::To) => (count, summary.bytes),
+        (count, Way::From) => (count, ranks.map(|result| sent(summary, result)).sum()),
     }
 }
 
@@ -193,8 +205,8 @@ fn state(summary: &Summary, result: &RankResult) -> &'static str {
     }
 }
 
-/// A line for each rank, then bytes, time and rate of all.
-pub(crate) fn stats(summary: &Summary, fetched: bool) {
+/// A line for each rank, then bytes, time and rate of all; given to `line`.
+pub(crate) fn stats(summary: &Summary, way: Way, line: fn(&str)) {
     line("RANK HOST STATE ERRNO BYTES SECONDS PATH");
     for result in &summary.results {
         let copies = copies(result);
@@ -215,9 +227,12 @@ pub(crate) fn stats(summary: &Summary, fetched: bool) {
         ));
     }
     let seconds = summary.elapsed.as_secs_f64();
-    let (ranks, bytes) = sent_to(summary);
+    let (ranks, bytes) = sent_to(summary, way);
     let rate = bytes as f64 / seconds.max(1e-9);
-    let way = if fetched { "from" } else { "to" };
+    let (way, each) = match way {
+        Way::To => ("to", " per rank"),
+        Way::From => ("from", ""),
+    };
     let all = summary.results.len();
     let of = if ranks < all {
         format!(" of {all}")
@@ -225,14 +240,14 @@ pub(crate) fn stats(summary: &Summary, fetched: bool) {
         String::new()
     };
     line(&format!(
-        "{} {way} {ranks}{of} ranks in {seconds:.3} s, {}/s per rank",
+        "{} {way} {ranks}{of} ranks in {seconds:.3} s, {}/s{each}",
         show_size(bytes),
         show_size(rate as u64),
     ));
 }
 
 /// The whole result as one JSON object.
-pub(crate) fn json(summary: &Summary) {
+pub(crate) fn json(summary: &Summary, way: Way) {
     let ranks: Vec<Value> = summary
         .results
         .iter()
@@ -254,7 +269,7 @@ pub(crate) fn json(summary: &Summary) {
         .collect();
     let object = json!({
         "transfer": summary.transfer,
-        "bytes": sent_to(summary).1,
+        "bytes": sent_to(summary, way).1,
         "seconds": summary.elapsed.as_secs_f64(),
         "errno": summary.why.as_ref().map_or(0, |why| why.errno),
         "error": summary.why.as_ref().map(|why| why.full_text()),

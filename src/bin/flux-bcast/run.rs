@@ -26,6 +26,7 @@ use super::enclosing;
 use super::listing;
 use super::output;
 use super::sources;
+use super::output::Way;
 use super::words;
 use super::words::Last;
 use super::words::Words;
@@ -184,6 +185,15 @@ fn gather(args: &Args, words: &Words) -> Result<(), Failed> {
     report(args, &summary)
 }
 
+    // Beside the object, which has standard output for itself.
+    let line = match args.json {
+        true => output::note,
+        false => output::line,
+    };
+    let way = match args.gather {
+        true => Way::From,
+        false => Way::To,
+    };
 /// What all transfers need.
 fn terms(args: &Args, words: &Words) -> Result<(Connection, Terms), Failed> {
     sources::tuning(args)?;
