@@ -272,8 +272,9 @@ enum flux_bcast_flags {
     /* Ranks that have the files already get nothing: those where each copy is
      * there as a regular file of the same size and digest, whatever the flags
      * say about files that exist.  The sources are read twice, so there may be
-     * no stream; with anything but regular files among them, all ranks get
-     * everything.  See flux_bcast_get_rank_unchanged. */
+     * no stream; with anything but regular files among them (the directories of
+     * FLUX_BCAST_SEND_LIBS, too), all ranks get everything.  See
+     * flux_bcast_get_rank_unchanged, flux_bcast_get_notes. */
     FLUX_BCAST_CHECKSUM = 1024,
     /* Data is compressed on its way, where that makes it smaller: for networks
      * that are slower than a processor compresses. */
@@ -457,7 +458,7 @@ FLUX_BCAST_API flux_future_t *flux_bcast_start_enclosing (
  * with the sizes of what is there now; see also flux_bcast_get_rank_free.  The
  * bytes of flux_bcast_get_stats are those that each rank would get.
  *
- * Not with flux_bcast_opts_set_from.
+ * Not with flux_bcast_opts_set_from or FLUX_BCAST_CHECKSUM.
  *
  * Returns: as flux_bcast_start.
  */

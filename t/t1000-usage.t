@@ -52,6 +52,11 @@ refused '%%' --jobid=%% file
 refused --name --jobid=f58 -
 refused a/b --jobid=f58 --name=a/b -
 refused --name --jobid=f58 --name=one --dest=d/ file other
+refused '--name=one and DEST' --jobid=f58 --name=one file other
+refused --preserve --jobid=f58 --preserve - name
+refused '--batch 1024' --batch=1k f58 file
+refused --window --window=1G f58 file
+refused --exclude-libs --exclude-libs=/x f58 file
 
 test_expect_success 'a file that could be a job: refused, and says how to say which' '
 	data_random 10 f58 &&

@@ -20,6 +20,16 @@ test_expect_success 'options without a meaning in a mode are refused by name' '
 	error_says --append --gather &&
 	bcast_fails 2 --from=1 --checksum f58 a &&
 	error_says --checksum --from &&
+	bcast_fails 2 --gather --compress f58 a d &&
+	error_says --compress --gather &&
+	bcast_fails 2 --gather --direct f58 a d &&
+	error_says --direct --gather &&
+	bcast_fails 2 --dry-run --checksum f58 one &&
+	error_says --checksum --dry-run &&
+	bcast_fails 2 --list --stats f58 &&
+	error_says --stats --list &&
+	bcast_fails 2 --remove --progress=always f58 &&
+	error_says --progress --remove &&
 	bcast_fails 2 --list --remove f58 &&
 	error_says --list --remove &&
 	bcast_fails 2 --gather f58 a &&
@@ -93,6 +103,12 @@ test_expect_success '-v beside --json: where the copies are, on standard error' 
 	grep -E "^flux-bcast: 3 [^ ]+ $(job_tmpdir 3)/beside/big$" err
 '
 
+test_expect_success '--stats beside --json: on standard error' '
+	bcast --json --stats --force "$JOBID" big beside/ >out 2>err &&
+	jq -e ".errno == 0" out &&
+	grep -E "^flux-bcast: 3 [^ ]+ done 0 1000000 [0-9.]+ $(job_tmpdir 3)/beside/big$" err
+'
+
 test_expect_success 'two files: that the second is taken for the name of the copy is said' '
 	data_random 1000 first && data_random 1000 second && data_random 1000 third &&
 	bcast "$JOBID" first second 2>err &&
@@ -113,6 +129,16 @@ test_expect_success '--checksum: a different file is refused, or replaced, as ev
 	error_says "rank 2 (" "File exists" "$(job_tmpdir 2)/big" &&
 	bcast --checksum --force "$JOBID" big &&
 	job_has big "\$FLUX_JOB_TMPDIR/big"
+'
+
+test_expect_success '--checksum: a directory is not compared, which is said' '
+	mkdir tree && cp big tree &&
+	bcast --checksum "$JOBID" tree 2>err &&
+	grep "^flux-bcast: tree is a directory, which is not compared" err &&
+	test "$(wc -l <err)" = 1 &&
+	bcast --checksum --force "$JOBID" tree big --json ./ >out 2>err &&
+	jq -e "all(.ranks[]; .state == \"done\")" out &&
+	test "$(wc -l <err)" = 1
 '
 
 test_expect_success '--checksum needs sources that can be read twice' '

@@ -62,7 +62,12 @@ impl Options {
         Ok(match (task, self.from) {
             (Task::Start, None) => Request::Send(self.send(terms)?),
             (Task::Start, Some(rank)) => Request::From(self.send_from(terms, rank)?),
-            (Task::DryRun, None) => Request::Preview(self.send(terms)?),
+            (Task::DryRun, None) => {
+                // Nothing is compared, and what it would say of a rank that has the
+                // files already would be wrong.
+                self.refuse_flags(!flag::CHECKSUM, "flux_bcast_dry_run")?;
+                Request::Preview(self.send(terms)?)
+            }
             (_, Some(_)) => {
                 return Err(refuse(
                     "only a transfer to ranks has a rank that it is from",
@@ -303,9 +308,11 @@ mod tests {
         let mut options = of_path(flag::CHECKSUM | flag::COMPRESS | flag::NOWAIT);
         let sent = send(&options);
         assert!(sent.checksum && sent.terms.tuning.compress && sent.terms.target.no_wait);
-        let same = request(&options, Task::DryRun).unwrap();
-        assert!(matches!(same, Request::Preview(send) if send.checksum));
         assert_eq!(sent.libs, None);
+        refused(&options, Task::DryRun, "FLUX_BCAST_CHECKSUM");
+        options.set_flags(flag::COMPRESS | flag::SYNC).unwrap();
+        let same = request(&options, Task::DryRun).unwrap();
+        assert!(matches!(same, Request::Preview(send) if send.policy.sync));
         options.set_libs_dir(Some("d".into())).unwrap();
         options.set_flags(flag::SEND_LIBS).unwrap();
         let sent = send(&options);

@@ -13,6 +13,7 @@ use crate::elf::Search;
 use crate::errno::Errno;
 use crate::file::FileError;
 use crate::file::Input;
+use crate::file::Origin;
 use crate::file::SourceSpec;
 
 /// What was found out.
@@ -40,12 +41,19 @@ impl Load {
     /// Does it, and tells what it found by the channel.
     pub(super) fn run(self, tell: &mpsc::Sender<Loaded>) -> Result<SourceSpec, FileError> {
         let (mut source, mut dest) = (self.source, self.dest);
-        let added = match &self.libs {
+        let mut added = match &self.libs {
             Some(libs) => elf::add_libs(&mut source.inputs, &mut dest, libs, &Search::system())
                 .map_err(|text| misplaced(&dest, text))?,
             None => Added::default(),
         };
-        let again = self.checksum.then(|| rereadable(&source)).flatten();
+        let uncomparable = self.checksum.then(|| uncomparable(&source)).flatten();
+        let again = match uncomparable {
+            Some(note) => {
+                added.notes.push(note);
+                None
+            }
+            None => self.checksum.then(|| rereadable(&source)).flatten(),
+        };
         // Nobody may want it any more.
         let _ = tell.send(Loaded { dest, added, again });
         Ok(source)
@@ -57,6 +65,21 @@ fn misplaced(dest: &Dest, text: String) -> FileError {
     FileError::new(Errno::EINVAL, "send to", path).with_hint(text)
 }
 
+/// A line about a source that ranks cannot be asked for by its digest, so that
+/// everything is sent to all of them.
+fn uncomparable(source: &SourceSpec) -> Option<String> {
+    source.inputs.iter().find_map(|input| {
+        let directory = match (&input.origin, &input.name) {
+            (Origin::Path(path), _) if path.is_dir() => RawName::from(path.as_path()),
+            (Origin::Set(_), Some(name)) => name.clone(),
+            _ => return None,
+        };
+        Some(format!(
+            "{directory} is a directory, which is not compared: everything is sent to all ranks"
+        ))
+    })
+}
+
 /// The sources once more; none if one of them can be read only once.
 fn rereadable(source: &SourceSpec) -> Option<Vec<Input>> {
     source.inputs.iter().map(Input::again).collect()
@@ -65,7 +88,6 @@ fn rereadable(source: &SourceSpec) -> Option<Vec<Input>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::Origin;
 
     fn load(inputs: Vec<Input>, checksum: bool) -> Loaded {
         let (tell, told) = mpsc::channel();
@@ -92,6 +114,13 @@ mod tests {
         assert!(load(vec![memory()], false).again.is_none());
         let again = load(vec![memory(), Input::path("p")], true).again.unwrap();
         assert_eq!(again.len(), 2);
+        let set = Input::new(Origin::Set(Vec::new()), Some("a_libs".into()));
+        for (directory, name) in [(Input::path("/"), "/"), (set, "a_libs")] {
+            let loaded = load(vec![memory(), directory], true);
+            assert!(loaded.again.is_none());
+            assert!(loaded.added.notes[0].starts_with(&format!("{name} is a directory")));
+        }
+        assert_eq!(load(vec![Input::path("/")], false).added.notes, [""; 0]);
         assert!(load(vec![memory(), stream()], true).again.is_none());
     }
 }

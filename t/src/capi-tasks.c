@@ -105,6 +105,8 @@ static void options (void)
     OK (flux_bcast_opts_set_from (o, 1) == 0);
     refused (flux_bcast_dry_run, o, "from");
     refused (flux_bcast_dry_run, make (0), "no sources");
+    o = with_path (FLUX_BCAST_CHECKSUM, "x");
+    refused (flux_bcast_dry_run, o, "FLUX_BCAST_CHECKSUM");
 
     refused (flux_bcast_gather, with_path (0, "x"), "directory");
     o = make (0);
@@ -294,7 +296,7 @@ static void from_bad_rank (void)
  */
 static void dry_run (void)
 {
-    flux_bcast_opts_t *o = with_path (FLUX_BCAST_CHECKSUM, arg);
+    flux_bcast_opts_t *o = with_path (FLUX_BCAST_COMPRESS, arg);
     uint64_t bytes = 0;
 
     OK (flux_bcast_opts_set_dest (o, arg2) == 0);

@@ -117,7 +117,7 @@ pub(crate) struct Args {
     pub(crate) send_libs: Option<Option<OsString>>,
 
     /// Send none that are below PATHS
-    #[arg(long, value_name = "PATHS", requires = "send_libs")]
+    #[arg(long, value_name = "PATHS")]
     pub(crate) exclude_libs: Option<OsString>,
 
     /// Send to these shell ranks only
@@ -243,60 +243,6 @@ impl Args {
             None => Mode::Send,
         }
     }
-
-    /// The first option given that has no meaning in this mode.
-    pub(crate) fn misplaced(&self) -> Option<&'static str> {
-        let copies = [
-            (self.dest.is_some(), "--dest"),
-            (self.unique, "--unique"),
-            (self.mkdir, "--mkdir"),
-            (self.force, "--force"),
-            (self.append, "--append"),
-            (self.truncate, "--truncate"),
-            (self.preserve, "--preserve"),
-            (self.mode.is_some(), "--mode"),
-            (self.sync, "--sync"),
-            (self.partial, "--partial"),
-        ];
-        let local = [
-            (self.name.is_some(), "--name"),
-            (self.checksum, "--checksum"),
-            (self.send_libs.is_some(), "--send-libs"),
-        ];
-        let tree = [
-            (self.fanout.is_some(), "--fanout"),
-            (self.chunk.is_some(), "--chunk"),
-            (self.batch.is_some(), "--batch"),
-            (self.window.is_some(), "--window"),
-            (self.compress, "--compress"),
-            (self.direct, "--direct"),
-        ];
-        let given = |list: &[(bool, &'static str)], fine: &[&str]| {
-            list.iter()
-                .find(|(given, name)| *given && !fine.contains(name))
-                .map(|(_, name)| *name)
-        };
-        match self.mode() {
-            Mode::Send | Mode::DryRun => None,
-            Mode::From(_) => given(&local, &[]),
-            Mode::Gather => given(&local, &[]).or_else(|| {
-                given(
-                    &copies,
-                    &[
-                        "--force",
-                        "--preserve",
-                        "--mode",
-                        "--sync",
-                        "--partial",
-                        "--mkdir",
-                    ],
-                )
-            }),
-            Mode::List | Mode::Remove => given(&local, &[])
-                .or_else(|| given(&copies, &[]))
-                .or_else(|| given(&tree, &[])),
-        }
-    }
 }
 
 fn parse_mode(text: &str) -> Result<u32, String> {
@@ -362,20 +308,16 @@ mod tests {
     }
 
     #[test]
-    fn modes_and_what_belongs_to_them() {
-        for (line, mode, misplaced) in [
-            ("f1 a", Mode::Send, None),
-            ("--dry-run -f f1 a", Mode::DryRun, None),
-            ("--from 3 f1 a", Mode::From(3), None),
-            ("--from 3 --name=x f1 a", Mode::From(3), Some("--name")),
-            ("--gather --force f1 a d", Mode::Gather, None),
-            ("--gather --append f1 a d", Mode::Gather, Some("--append")),
-            ("--list f1", Mode::List, None),
-            ("--list -k 2 f1", Mode::List, Some("--fanout")),
-            ("--remove --mkdir f1", Mode::Remove, Some("--mkdir")),
+    fn modes() {
+        for (line, mode) in [
+            ("f1 a", Mode::Send),
+            ("--dry-run -f f1 a", Mode::DryRun),
+            ("--from 3 f1 a", Mode::From(3)),
+            ("--gather --force f1 a d", Mode::Gather),
+            ("--list f1", Mode::List),
+            ("--remove f1", Mode::Remove),
         ] {
-            let args = parse(line);
-            assert_eq!((args.mode(), args.misplaced()), (mode, misplaced), "{line}");
+            assert_eq!(parse(line).mode(), mode, "{line}");
         }
     }
 
@@ -385,7 +327,6 @@ mod tests {
             "--force --append a",
             "--list --remove",
             "--unique --dest=d a",
-            "--exclude-libs=/x a",
             "--progress=maybe a",
             "--mode=999 a",
         ] {

@@ -6,13 +6,14 @@ mod dry;
 mod enclosing;
 mod help;
 mod listing;
+mod meaning;
 mod output;
 mod progress;
 mod run;
 mod sources;
-mod words;
 #[path = "../shared/usage.rs"]
 mod usage;
+mod words;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -24,9 +24,10 @@ use super::drive;
 use super::dry;
 use super::enclosing;
 use super::listing;
+use super::meaning;
 use super::output;
-use super::sources;
 use super::output::Way;
+use super::sources;
 use super::words;
 use super::words::Last;
 use super::words::Words;
@@ -40,17 +41,8 @@ pub(crate) struct Job {
 
 /// Does what the command line says.
 pub(crate) fn run(args: &Args) -> Result<(), Failed> {
-    if let Some(option) = args.misplaced() {
-        let mode = match args.mode() {
-            Mode::From(_) => "--from",
-            Mode::Gather => "--gather",
-            Mode::List => "--list",
-            Mode::Remove => "--remove",
-            Mode::Send | Mode::DryRun => "",
-        };
-        return Err(Failed::Usage(format!(
-            "{option} has no meaning with {mode}"
-        )));
+    if let Some(text) = meaning::misplaced(args) {
+        return Err(Failed::Usage(text));
     }
     host::init_client().map_err(|error| Failed::Transfer(vec![error.to_string()]))?;
     let local = matches!(args.mode(), Mode::Send | Mode::DryRun);
@@ -185,6 +177,14 @@ fn gather(args: &Args, words: &Words) -> Result<(), Failed> {
     report(args, &summary)
 }
 
+/// What all transfers need.
+fn terms(args: &Args, words: &Words) -> Result<(Connection, Terms), Failed> {
+    sources::tuning(args)?;
+    let Job { connection, target } = job(args, words.job.as_deref())?;
+    Ok((connection, sources::terms(args, target)?))
+}
+
+fn report(args: &Args, summary: &Summary) -> Result<(), Failed> {
     // Beside the object, which has standard output for itself.
     let line = match args.json {
         true => output::note,
@@ -194,29 +194,16 @@ fn gather(args: &Args, words: &Words) -> Result<(), Failed> {
         true => Way::From,
         false => Way::To,
     };
-/// What all transfers need.
-fn terms(args: &Args, words: &Words) -> Result<(Connection, Terms), Failed> {
-    sources::tuning(args)?;
-    let Job { connection, target } = job(args, words.job.as_deref())?;
-    Ok((connection, sources::terms(args, target)?))
-}
-
-fn report(args: &Args, summary: &Summary) -> Result<(), Failed> {
     if args.json {
-        output::json(summary);
-        // Beside the object, which has standard output for itself.
-        if args.verbose > 0 {
-            output::placed(summary, output::note);
-        }
-    } else {
-        if args.stats {
-            output::stats(summary, args.gather);
-        } else if args.verbose > 0 {
-            output::placed(summary, output::line);
-        }
-        if args.unique {
-            output::directories(summary);
-        }
+        output::json(summary, way);
+    }
+    if args.stats {
+        output::stats(summary, way, line);
+    } else if args.verbose > 0 {
+        output::placed(summary, line);
+    }
+    if args.unique && !args.json {
+        output::directories(summary);
     }
     if summary.is_complete() {
         return Ok(());

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use flux_bcast::bcast::message::PlanRequest;
 use flux_bcast::bcast::message::Tuning;
@@ -47,6 +48,16 @@ pub(crate) fn cargo(args: &Args, words: &Words, chunk: u32) -> Result<Cargo, Fai
     if name.is_some() && words.sources.len() > 1 {
         return Err(Failed::Usage("--name needs a single source".into()));
     }
+    // As the service will take it: one name would be dropped.
+    if let (Some(name), Some(dest)) = (&name, &words.dest)
+        && dest_is_a_name(dest)
+    {
+        let dest = RawName::from(Path::new(dest));
+        return Err(Failed::Usage(format!(
+            "--name={name} and DEST '{dest}' both name the copy; a DEST that ends in '/' is the \
+             directory that it goes to"
+        )));
+    }
     let mut stdin = false;
     let mut inputs = Vec::with_capacity(words.sources.len());
     for source in &words.sources {
@@ -62,6 +73,11 @@ pub(crate) fn cargo(args: &Args, words: &Words, chunk: u32) -> Result<Cargo, Fai
     if stdin && args.checksum {
         return Err(Failed::Usage(
             "--checksum reads the sources twice, which standard input cannot be".into(),
+        ));
+    }
+    if args.preserve && words.sources.iter().all(|source| source == "-") {
+        return Err(Failed::Usage(
+            "--preserve has no meaning with standard input, which has no times".into(),
         ));
     }
     Ok(Cargo {
@@ -87,9 +103,16 @@ fn libs(args: &Args) -> Result<Option<Libs>, Failed> {
     }
 }
 
+/// Whether a destination names the copy of a single source itself, rather than
+/// the directory for it.
+fn dest_is_a_name(dest: &OsStr) -> bool {
+    let last = dest.as_bytes().rsplit(|byte| *byte == b'/').next();
+    !matches!(last, None | Some(b"" | b"." | b".."))
+}
+
 fn standard_input(name: Option<RawName>, dest: Option<&OsStr>) -> Result<Input, Failed> {
     // Where DEST names the copy itself, standard input needs no other name.
-    let named = dest.is_some_and(|dest| !dest.as_bytes().ends_with(b"/"));
+    let named = dest.is_some_and(dest_is_a_name);
     let name = match name {
         Some(name) => name,
         None if named => RawName::from("stdin"),
@@ -159,11 +182,17 @@ pub(crate) fn tuning(args: &Args) -> Result<Tuning, Failed> {
     if let Some(batch) = args.batch {
         tuning.batch = u32::try_from(batch).unwrap_or(u32::MAX);
     }
-    tuning.batch = tuning.batch.max(tuning.chunk);
+    // A message carries at least one chunk. What is asked for is not changed
+    // silently, what is not follows.
+    if args.batch.is_none() {
+        tuning.batch = tuning.batch.max(tuning.chunk);
+    }
     if let Some(window) = args.window {
         tuning.window = window;
     }
-    tuning.check().map_err(Failed::Usage)?;
+    tuning
+        .check()
+        .map_err(|text| Failed::Usage(format!("--{text}")))?;
     Ok(tuning)
 }
 

@@ -120,10 +120,11 @@ impl Options {
         if let Some(chunk) = get.size("chunk")? {
             tuning.chunk = u32::try_from(chunk).unwrap_or(u32::MAX);
         }
-        if let Some(batch) = get.size("batch")? {
-            tuning.batch = u32::try_from(batch).unwrap_or(u32::MAX);
-        }
-        tuning.batch = tuning.batch.max(tuning.chunk);
+        // A batch that is asked for is not changed silently; the default follows.
+        tuning.batch = match get.size("batch")? {
+            Some(batch) => u32::try_from(batch).unwrap_or(u32::MAX),
+            None => tuning.batch.max(tuning.chunk),
+        };
         if let Some(window) = get.size("window")? {
             tuning.window = window;
         }
