@@ -11,8 +11,12 @@ test_expect_success 'run_timeout passes the exit status on' '
 '
 
 test_expect_success 'run_timeout reports a stopped command as such' '
-	test_expect_code 142 run_timeout 0.1 sleep 100 &&
+	test_expect_code 154 run_timeout 0.1 sleep 100 &&
 	! test_must_fail run_timeout 0.1 sleep 100
+'
+
+test_expect_success 'it stops commands that forward signals to their job' '
+	test_expect_code 154 run_timeout 2 flux run -n1 sleep 20
 '
 
 test_expect_success 'generated data has the length asked for' '

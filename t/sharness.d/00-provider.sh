@@ -61,6 +61,10 @@ command -v flux >/dev/null || error "no flux command for provider '$PROVIDER'"
 FLUX_EXEC_PATH=$FLUX_BCAST_TEST_ROOT/cmd${FLUX_EXEC_PATH:+:$FLUX_EXEC_PATH}
 export FLUX_EXEC_PATH FLUX_BCAST_PROVIDER FLUX_BCAST_BUILD
 
+# Some tests have two jobs at once, also where there is one processor.
+: "${FLUX_SANDBOX_CORES:=4}"
+export FLUX_SANDBOX_CORES
+
 BCAST_RC=$FLUX_BCAST_TEST_ROOT/userrc.lua
 printf 'plugin.load { file = "%s", conf = {} }\n' "$BCAST_PLUGIN" >"$BCAST_RC" ||
 	error "cannot write $BCAST_RC"

@@ -35,11 +35,12 @@ test_under_flux() {
 }
 BCAST_DROP="--bounding-set=-dac_override,-dac_read_search --inh-caps=-dac_override,-dac_read_search"
 
-# run_timeout SECONDS COMMAND...: the exit status of COMMAND, or 142 when it had
+# run_timeout SECONDS COMMAND...: the exit status of COMMAND, or 154 when it had
 # to be stopped, which test_must_fail does not take for a refusal. COMMAND
-# cannot be a shell function.
+# cannot be a shell function. The signal is one that no command of Flux forwards
+# to its job, and not SIGALRM, which timeout itself needs to kill in the end.
 run_timeout() {
 	limit=$1
 	shift
-	timeout --signal=ALRM --kill-after=10 --preserve-status "$limit" "$@"
+	timeout --signal=VTALRM --kill-after=10 --preserve-status "$limit" "$@"
 }
