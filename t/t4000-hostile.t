@@ -16,7 +16,7 @@ unharmed() {
 	run_timeout 60 flux bcast "$JOBID" "good$count" &&
 	job_has "good$count" "\$FLUX_JOB_TMPDIR/good$count" &&
 	for r in 0 1 2; do
-		retry 50 idle "$(job_shell $r)" || return 1
+		retry 600 idle "$(job_shell $r)" || return 1
 	done
 }
 idle() {
@@ -89,7 +89,7 @@ test_expect_success 'data that were not granted are not kept' '
 	kill -STOP $(job_shell 1) &&
 	{ attack flood <hold >flood.out & } && flood=$! &&
 	exec 8>hold &&
-	retry 300 grep broken flood.out &&
+	retry 600 grep broken flood.out &&
 	after=$(memory $(job_shell 0)) &&
 	kill -CONT $(job_shell 1) &&
 	echo "$before kB before, $after kB after" &&
@@ -132,11 +132,16 @@ test_expect_success 'clients that ask for files and are silent then are given up
 
 test_expect_success 'nobody but the leader lets a job start' '
 	job_finish &&
-	data_random 30000000 slow &&
-	JOBID=$(run_timeout 30 flux submit -N3 -n3 -o userrc="$BCAST_RC" \
-		-o bcast.source="$PWD/slow" -o bcast.window=4096 -o bcast.batch=4096 \
-		sh -c "cmp \"\$FLUX_BCAST_PATH\" slow") &&
+	cc -Wall -Wextra -Werror -shared -fPIC -I"$BCAST_TOP/include" -o held.so \
+		"$BCAST_TOP/t/src/held.c" &&
+	printf "plugin.load { file = \"%s\", conf = {} }\n" "$PWD/held.so" "$BCAST_PLUGIN" \
+		>held.lua &&
+	data_random 300000 slow &&
+	JOBID=$(HELD=$PWD/held run_timeout 30 flux submit -N3 -n3 -o userrc="$PWD/held.lua" \
+		-o bcast.source="$PWD/slow" sh -c "cmp \"\$FLUX_BCAST_PATH\" slow") &&
+	run_timeout 60 "$BCAST_SCRIPTS/wait-file" held &&
 	attack release &&
+	kill -CONT "$(cat held)" &&
 	run_timeout 60 flux job attach "$JOBID"
 '
 
