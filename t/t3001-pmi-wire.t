@@ -173,17 +173,11 @@ start_waiting() {
 	EOT
 	chmod +x waiting &&
 	id=$(flux submit -N 2 -n 2 --output=waiting.out --error=waiting.err \
-		-o userrc="$BCAST_RC" -o pmi=port -o pmi-port.handshake-timeout=1s "$@" ./waiting) &&
+		-o userrc="$BCAST_RC" -o pmi=port "$@" ./waiting) &&
 	for rank in 0 1; do
-		./pmi-wait port.$rank || return 1
+		run_timeout 60 "$BCAST_SCRIPTS/wait-file" port.$rank || return 1
 	done
 }
-cat >pmi-wait <<-\EOT
-	#!/bin/sh
-	for i in $(seq 1 300); do test -e $1 && exit 0; sleep 0.1; done
-	exit 1
-EOT
-chmod +x pmi-wait
 
 finish_waiting() {
 	touch go &&
@@ -195,7 +189,7 @@ finish_waiting() {
 }
 
 test_expect_success 'strangers of all kinds cost only their own connection' '
-	start_waiting &&
+	start_waiting -o pmi-port.handshake-timeout=5s &&
 	PMI_PORT=$(cat port.0) && export PMI_PORT &&
 	./pmi-talk @part "" &&
 	./pmi-talk @eof >out && grep eof out &&
@@ -255,8 +249,10 @@ test_expect_success 'with random ids a rank cannot be claimed by its number' '
 	finish_waiting
 '
 
-# dies COMMAND: rank 1 does COMMAND while rank 0 waits for it in a barrier.
+# dies COMMAND: rank 1 does COMMAND while rank 0 waits for it in a barrier. Nothing
+# but that wait ends the job.
 dies() {
+	rm -f begun &&
 	cat >dying <<-EOT &&
 	#!/bin/sh
 	if test \$PMI_RANK = 1; then
@@ -265,9 +261,7 @@ dies() {
 	exec ./pmi-talk @hello cmd=barrier_in cmd=finalize
 	EOT
 	chmod +x dying &&
-	start=$(date +%s) &&
-	! pmi_run -N 2 -n 2 ./dying 2>err &&
-	test $(($(date +%s) - start)) -lt 15
+	test_must_fail pmi_run -N 2 -n 2 -o exit-timeout=none ./dying 2>err
 }
 
 test_expect_success 'a rank that exits before it uses PMI ends the job, and is named' '
@@ -275,13 +269,20 @@ test_expect_success 'a rank that exits before it uses PMI ends the job, and is n
 	grep "rank 1 exited before it used PMI while" err
 '
 
+# The end of the connection or that of the process may be seen first.
 test_expect_success 'so does one that exits without finalize' '
 	dies "exec ./pmi-talk @hello cmd=get_appnum @exit 0" &&
+	grep -E "rank 1 (closed its PMI connection|exited) without (PMI )?finalize while" err
+'
+
+test_expect_success 'and one that closes its connection without finalize' '
+	dies "./pmi-talk @hello cmd=get_appnum @exit 0; sleep 200" &&
 	grep "rank 1 closed its PMI connection without finalize while" err
 '
 
 test_expect_success 'and one that is killed in the middle of a line' '
-	dies "./pmi-talk @hello @part cmd=put & sleep 1; kill -9 \\\$!; sleep 60" &&
+	dies "./pmi-talk @hello @part cmd=put @touch begun @file never &
+		until test -e begun; do sleep 0.1; done; kill -9 \$!; sleep 200" &&
 	grep "rank 1 closed its PMI connection without finalize while" err
 '
 
@@ -320,16 +321,15 @@ test_expect_success 'a shell that is lost while ranks wait ends the job at once'
 	cat >losing <<-\EOT &&
 	#!/bin/sh
 	if test $PMI_RANK = 1; then
-		sleep 1
+		until test -e waiting; do sleep 0.1; done
 		kill -9 $PPID
-		sleep 60
+		exec sleep 200
 	fi
-	exec ./pmi-talk @hello cmd=barrier_in cmd=finalize
+	exec ./pmi-talk @hello @send cmd=barrier_in @touch waiting @eof
 	EOT
-	chmod +x losing &&
-	start=$(date +%s) &&
-	! pmi_run -N 2 -n 2 setpriv --pdeathsig=KILL ./losing 2>err &&
-	test $(($(date +%s) - start)) -lt 15 &&
+	chmod +x losing && rm -f waiting &&
+	test_must_fail pmi_run -N 2 -n 2 -o exit-timeout=none \
+		setpriv --pdeathsig=KILL ./losing 2>err &&
 	grep "shell 1 was lost while ranks wait in a barrier" err
 '
 

@@ -14,11 +14,11 @@
  *   @file PATH wait until PATH exists
  *   @touch PATH create PATH
  *   @sleep MS  wait that long
- *   @eof       print "eof" when the other side has closed (fails after 20 s)
+ *   @eof       print "eof" when the other side has closed (fails after 100 s)
  *   @rst       close with a reset
  *   @new       open one more connection and use that from now on
  *   @exit N    leave with that status
- * Exit status 1: a connection that ended early, or no reply within 20 s.
+ * Exit status 1: a connection that ended early, or no reply within 100 s.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -85,7 +85,7 @@ static int hear (char *c)
     struct pollfd p = { .fd = fd, .events = POLLIN };
     ssize_t n;
 
-    if (poll (&p, 1, 20000) != 1) {
+    if (poll (&p, 1, 100000) != 1) {
         fprintf (stderr, "pmi-talk: no reply\n");
         exit (1);
     }
@@ -196,7 +196,7 @@ int main (int argc, char **argv)
         }
         else if (!strcmp (word, "@file")) {
             for (int n = 0; access (arg, F_OK) < 0; n++) {
-                if (n > 6000) {
+                if (n > 30000) {
                     fprintf (stderr, "pmi-talk: %s does not appear\n", arg);
                     return 1;
                 }
