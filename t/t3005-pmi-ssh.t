@@ -12,33 +12,47 @@ if ! test -x $SSHD || ! command -v ssh >/dev/null; then
 	test_done
 fi
 
-# A server of our own with throw-away keys, on a port that nobody knows.
-port=$((20000 + $$ % 10000))
 # shellcheck disable=SC2015 # as meant
 keys=$(mktemp -d) && ssh-keygen -q -t ed25519 -N '' -f "$keys/host" &&
 	ssh-keygen -q -t ed25519 -N '' -f "$keys/user" || error 'cannot make keys'
-cat >"$keys/sshd_config" <<-EOT
-	Port $port
-	ListenAddress 127.0.0.2
-	ListenAddress 127.0.0.3
-	ListenAddress 127.0.0.4
-	HostKey $keys/host
-	AuthorizedKeysFile $keys/user.pub
-	PidFile $keys/pid
-	StrictModes no
-	UsePAM no
-	PasswordAuthentication no
-	MaxStartups 100
-EOT
+cleanup 'kill $sshd; rm -rf "$keys"'
 test "$(id -u)" != 0 || mkdir -p /run/sshd
-# Bound to this process, so that it cannot be left behind.
-setpriv --pdeathsig=TERM $SSHD -D -f "$keys/sshd_config" -E "$keys/log" &
-for i in $(seq 1 50); do
-	test -s "$keys/pid" && break
-	sleep 0.1
+
+# sshd_starts PORT: a server of our own with throw-away keys; its process is
+# $sshd, bound to this one, so that it cannot be left behind.
+sshd_starts() {
+	cat >"$keys/sshd_config" <<-EOT
+		Port $1
+		ListenAddress 127.0.0.2
+		ListenAddress 127.0.0.3
+		ListenAddress 127.0.0.4
+		HostKey $keys/host
+		AuthorizedKeysFile $keys/user.pub
+		PidFile $keys/pid
+		StrictModes no
+		UsePAM no
+		PasswordAuthentication no
+		MaxStartups 100
+	EOT
+	setpriv --pdeathsig=TERM $SSHD -D -f "$keys/sshd_config" -E "$keys/log" &
+	sshd=$!
+	# It writes its process id when it listens, and ends where it cannot.
+	until test -s "$keys/pid"; do
+		kill -0 $sshd 2>/dev/null && sleep 0.1 || return 1
+	done
+	test "$(grep -c "^Server listening on" "$keys/log")" = 3 && return
+	kill $sshd && wait $sshd
+	rm "$keys/pid"
+	return 1
+}
+
+# On a port that nobody has.
+for port in $(shuf -i 20000-29999 -n 20); do
+	: >"$keys/log"
+	sshd_starts "$port" && break
+	port=
 done
-test -s "$keys/pid" || error "sshd does not start: $(cat "$keys/log")"
-cleanup 'kill "$(cat "$keys/pid")"; rm -rf "$keys"'
+test -n "$port" || error "sshd does not start: $(cat "$keys/log")"
 
 RSH="ssh -q -p $port -i $keys/user -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -F none"
 
@@ -72,25 +86,18 @@ test_expect_success 'the remote processes end with the command' '
 	cat >long <<-EOT &&
 	#!/bin/sh
 	sleep 600 &
-	echo \$\$ \$! >>"$PWD/pids"
+	echo \$\$ \$! >"$PWD/tmp.\$PMI_RANK" && mv "$PWD/tmp.\$PMI_RANK" "$PWD/pids.\$PMI_RANK"
 	wait
 	EOT
 	chmod +x long &&
 	{ setsid env --default-signal=INT "$PORT" serve -H "127.0.0.[2-4]" -r "$RSH" "$PWD/long" & } &&
 	server=$! &&
-	for i in $(seq 1 200); do
-		test "$(cat pids 2>/dev/null | wc -l)" = 3 && break; sleep 0.1
+	for r in 0 1 2; do
+		run_timeout 60 "$BCAST_SCRIPTS/wait-file" pids.$r || return 1
 	done &&
-	test "$(wc -l <pids)" = 3 &&
 	kill -INT $server &&
-	for i in $(seq 1 100); do
-		left=
-		for pid in $(cat pids); do
-			! kill -0 $pid 2>/dev/null || left=t
-		done
-		test -z "$left" && break; sleep 0.1
-	done &&
-	test -z "$left"
+	cat pids.* >pids &&
+	run_timeout 60 "$BCAST_SCRIPTS/gone" pids
 '
 
 test_done
