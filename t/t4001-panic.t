@@ -22,16 +22,15 @@ failed_once() {
 	if grep -iE "panicked|abort|segmentation|core dump|signal (4|6|11)|lost" err events; then
 		return 1
 	fi &&
-	job_wait_clean 30
+	job_wait_clean
 }
 shells_are_gone() {
-	for r in $(job_ranks); do
-		test ! -e "/proc/$(job_shell "$r")" || return 1
-	done
+	cat "$JOB"/shell.* >pids &&
+	run_timeout 60 "$BCAST_SCRIPTS/gone" pids
 }
 job_start_faulty() {
 	job_prepare "$1" 3 &&
-	job_submit -o userrc="$PWD/faulty.lua" -o fault="$1" &&
+	job_submit -o userrc="$PWD/faulty.lua" -o fault="$1" -o fault-when="$PWD/go" &&
 	job_wait_ready
 }
 
@@ -60,6 +59,7 @@ test_expect_success 'in a request: it and later ones are answered, the job fails
 
 test_expect_success 'in a timer' '
 	job_start_faulty timer &&
+	: >go &&
 	failed_once "a fault in a timer" &&
 	shells_are_gone
 '

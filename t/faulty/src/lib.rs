@@ -2,13 +2,15 @@
 //! that a test could call on, and no switch for one.
 //!
 //! Everything but those callbacks is the plugin's own, its entry and its guard
-//! included. Option `fault` of the job says where its shell 1 panics.
+//! included. Option `fault` of the job says where its shell 1 panics, and option
+//! `fault-when` names the file that the panic in a timer waits for.
 
 #![expect(unsafe_code, reason = "called by C")]
 #![expect(clippy::panic, reason = "that is what it is for")]
 
 use std::ffi::c_int;
 use std::ffi::c_void;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use flux_bcast::flux::error::Result;
@@ -37,7 +39,7 @@ fn add_faults(plugin: Plugin) -> Result<()> {
     shell.service_register("bcast.fault", |_| panic!("a fault in a request"))?;
     // Not a topic that the plugin has a handler of its own for.
     match fault {
-        "timer" => plugin.add_handler("shell.start", move |_| after_a_while(shell)),
+        "timer" => plugin.add_handler("shell.start", move |_| when_told(shell)),
         "task.fork" | "shell.finish" => {
             plugin.add_handler(fault, |call| panic!("a fault in {}", call.topic()))
         }
@@ -45,10 +47,15 @@ fn add_faults(plugin: Plugin) -> Result<()> {
     }
 }
 
-fn after_a_while(shell: Shell) -> Result<()> {
+fn when_told(shell: Shell) -> Result<()> {
     let reactor = shell.handle()?.reactor()?;
-    let timer = TimerWatcher::new(reactor, Duration::from_millis(500), None, || {
-        panic!("a fault in a timer")
+    let file = shell.getopt("fault-when")?.unwrap_or_default();
+    let file = PathBuf::from(file.as_str().unwrap_or_default());
+    let often = Duration::from_millis(20);
+    let timer = TimerWatcher::new(reactor, often, Some(often), move || {
+        if file.exists() {
+            panic!("a fault in a timer")
+        }
     })?;
     std::mem::forget(timer);
     Ok(())
