@@ -212,15 +212,19 @@ static void order (const char *what)
 
 #define ABORT "{\"abort\":{\"rank\":null,\"errno\":125,\"text\":\"enough\"}}"
 
+/* By a table, for the sake of the attack with the most data. */
 static uint32_t crc32_of (const unsigned char *at, size_t len)
 {
+    static uint32_t table[256];
     uint32_t crc = UINT32_MAX;
 
-    while (len--) {
-        crc ^= *at++;
+    for (uint32_t byte = 0; !table[255] && byte < 256; byte++) {
+        table[byte] = byte;
         for (int bit = 0; bit < 8; bit++)
-            crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
+            table[byte] = table[byte] >> 1 ^ (table[byte] & 1 ? 0xedb88320 : 0);
     }
+    while (len--)
+        crc = crc >> 8 ^ table[(crc ^ *at++) & 255];
     return ~crc;
 }
 
