@@ -49,12 +49,20 @@ test_expect_success 'reactive: three transfers at once, beside a timer' '
 	done
 '
 
-# The program reads its orders from a pipe, and says nothing before the end.
+# The program reads its orders from a pipe, and says nothing before the end. While
+# rank 1 is stopped, rank 2 gets as much as may be under way; the rest takes the
+# program, which obeys first.
 order_when_begun() {
-	begin_reactive "$2" &&
-	transfer_begun 3 "$(job_tmpdir 3)" &&
+	begin_and_hold "$2" &&
 	echo "$1" >&7 &&
+	kill -CONT "$(job_shell 1)" &&
 	end_reactive
+}
+begin_and_hold() {
+	kill -STOP "$(job_shell 1)" &&
+	test_when_finished "kill -CONT $(job_shell 1) || true" &&
+	begin_reactive "$1" &&
+	transfer_begun 2 "$(job_tmpdir 2)"
 }
 begin_reactive() {
 	rm -f orders && mkfifo orders || return 1
@@ -265,9 +273,10 @@ test_expect_success VALGRIND 'no memory is lost or misused: destroyed halfway' '
 '
 
 test_expect_success 'the job ends in mid-transfer: the future says so' '
-	begin_reactive huge2 &&
-	transfer_begun 3 "$(job_tmpdir 3)" &&
-	job_end &&
+	begin_and_hold huge2 &&
+	run_timeout 20 flux cancel "$JOBID" &&
+	kill -CONT "$(job_shell 1)" &&
+	job_wait_clean &&
 	end_reactive &&
 	test "$(cat status)" = 1 &&
 	grep "^huge2: " out
@@ -307,13 +316,13 @@ test_expect_success 'to the enclosing job' '
 broker_dies() {
 	rm -f status
 	cat >inner <<-EOT &&
-	id=\$(flux submit -N1 -n1 -o userrc="$BCAST_RC" sleep 10) &&
+	id=\$(flux submit -N1 -n1 -o userrc="$BCAST_RC" setpriv --pdeathsig=KILL sleep 100) &&
 	flux job wait-event -p guest.exec.eventlog \$id shell.start >/dev/null &&
-	BROKER=\$PPID timeout 30 ./capi-check $1 \$id huge2
+	BROKER=\$PPID timeout 60 ./capi-check $1 \$id huge2
 	echo \$? >status.new && mv status.new status
 	EOT
 	test_might_fail run_timeout 60 flux start -s 1 sh ./inner
-	run_timeout 30 "$BCAST_SCRIPTS/wait-file" status &&
+	run_timeout 60 "$BCAST_SCRIPTS/wait-file" status &&
 	test "$(cat status)" = 0
 }
 

@@ -305,7 +305,7 @@ static void pending (void)
     bool waited = false;
 
     OK (flux_bcast_opts_add_path (o, arg, NULL) == 0);
-    OK (flux_bcast_opts_set_timeout (o, 2.) == 0);
+    OK (flux_bcast_opts_set_timeout (o, 5.) == 0);
     flux_future_t *f = start (o);
     while (flux_future_get (f, NULL) == 0) {
         waited = waited || flux_bcast_get_state (f) == FLUX_BCAST_WAITING;

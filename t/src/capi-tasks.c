@@ -600,14 +600,24 @@ static void bytes (void)
 
 /* --- the end of futures -------------------------------------------------------------------- */
 
+/* So that a large file takes seconds, in which the ranks need nobody here.
+ */
+static flux_bcast_opts_t *slowly (flux_bcast_opts_t *o)
+{
+    OK (flux_bcast_opts_set_chunk (o, 4096) == 0);
+    OK (flux_bcast_opts_set_batch (o, 4096) == 0);
+    OK (flux_bcast_opts_set_window (o, 4096) == 0);
+    return o;
+}
+
 /* The kinds by name; the argument is a large file of the ranks.
  */
 static flux_future_t *of_kind (const char *kind)
 {
     if (!strcmp (kind, "from"))
-        return start (from_opts (1));
+        return start (slowly (from_opts (1)));
     if (!strcmp (kind, "gather"))
-        return begin (flux_bcast_gather, gather_opts (FLUX_BCAST_TRUNC));
+        return begin (flux_bcast_gather, slowly (gather_opts (FLUX_BCAST_TRUNC)));
     if (!strcmp (kind, "dry-run"))
         return begin (flux_bcast_dry_run, with_path (0, "file"));
     if (!strcmp (kind, "list"))
