@@ -39,7 +39,7 @@ fn a_plugin_and_a_client_see_what_they_see_in_flux() {
     compile(&here.join("client.c"), &client, &[&lib, "-lflux-core"]);
 
     let output = Command::new("timeout")
-        .args(["--kill-after=5", "120"])
+        .args(["--kill-after=5", "300"])
         .arg(&flux)
         .args(["start", "-s", "4", "sh"])
         .arg(here.join("run.sh"))

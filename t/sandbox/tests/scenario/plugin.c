@@ -224,8 +224,14 @@ static int post_init (flux_plugin_t *p,
     flux_watcher_start (term);
     if (option ("post-init-fails") == rank)
         return -1;
-    if (option ("post-init-dies") == rank)
+    if (option ("post-init-dies") == rank) {
+        /* Not before the other one has said what it has to say. */
+        while (ring_asked == 0) {
+            if (flux_reactor_run (flux_get_reactor (h), FLUX_REACTOR_ONCE) < 0)
+                return -1;
+        }
         flux_shell_fatal ("scenario", __FILE__, __LINE__, 0, 42, "cannot %s", "go on");
+    }
     if (flux_shell_get_rank_info (shell, (rank + 1) % size, &json) < 0)
         return -1;
     snprintf (name, sizeof (name), "%s.sc.echo", service);

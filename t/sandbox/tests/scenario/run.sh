@@ -79,7 +79,7 @@ title "a fatal error in shell.post-init"
 run -N2 -n2 -o scenario.post-init-dies=1 true
 
 title "messages"
-submit -N2 -n2 sleep 60
+submit -N2 -n2 sleep 600
 ask messages
 title "futures"
 ask futures
@@ -99,7 +99,7 @@ title "a client dies in the middle of a request"
 flux job wait-event -q -p guest.output -m 'message="hold: one more"' -c 2 "$JOBID" log
 kill -9 $!
 wait $! 2>/dev/null
-flux job wait-event -q -t 10 -p guest.output \
+flux job wait-event -q -t 60 -p guest.output \
 	-m 'message="disconnect of a client whose request is held"' "$JOBID" log || echo missing
 title "the end of that job"
 flux cancel "$JOBID"
@@ -107,17 +107,17 @@ finish
 ask sc.echo
 
 title "a shell dies"
-submit -N2 -n2 -o exit-timeout=0.5s sleep 60
+submit -N2 -n2 -o exit-timeout=0.5s sleep 600
 ask die
 finish
 
 title "a fatal error while running"
-submit -N2 -n2 sleep 60
+submit -N2 -n2 sleep 600
 "$client" "$JOBID" sc.fatal &
 client_pid=$!
 finish
 kill $client_pid
 title "an exception while running"
-submit -N2 -n2 sleep 60
+submit -N2 -n2 sleep 600
 ask sc.raise
 finish
