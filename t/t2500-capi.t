@@ -154,10 +154,10 @@ test_expect_success 'PARTIAL: ranks that are well have the file, and it is an er
 '
 
 test_expect_success 'a directory, in small pieces, with its times; hosts' '
-	mkdir -p tree/sub && cp file tree/sub/data && ln -s sub/data tree/link &&
+	mkdir -p tree/sub && data_random 300000 tree/sub/data && ln -s sub/data tree/link &&
 	touch -d 2001-02-03 tree/sub/data &&
 	capi_check directory "$JOBID" tree &&
-	job_has file "\$FLUX_JOB_TMPDIR/copy/link" &&
+	job_has tree/link "\$FLUX_JOB_TMPDIR/copy/link" &&
 	test "$(job_exec 3 "date -r \"\$FLUX_JOB_TMPDIR/copy/sub/data\" +%F")" = 2001-02-03
 '
 
