@@ -245,8 +245,14 @@ test_expect_success 'the worst exit status is passed on' '
 '
 
 test_expect_success 'a rank that exits early while others wait ends all, with a reason' '
-	test_must_fail run_timeout 60 "$PORT" serve -n 3 --exit-timeout=10m sh -c \
-		"test \$PMI_RANK = 1 || exec ./pmi-talk @hello cmd=barrier_in" 2>err &&
+	cat >early <<-\EOT &&
+	#!/bin/sh
+	test $PMI_RANK = 1 ||
+		exec ./pmi-talk @hello @send cmd=barrier_in @touch waits.$PMI_RANK @eof
+	until test -e waits.0 && test -e waits.2; do sleep 0.1; done
+	EOT
+	chmod +x early &&
+	test_must_fail run_timeout 60 "$PORT" serve -n 3 --exit-timeout=10m ./early 2>err &&
 	grep "ERROR: rank 1 exited before it used PMI while 2 of 3 ranks here wait in a barrier" err
 '
 
