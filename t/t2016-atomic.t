@@ -22,13 +22,14 @@ test_expect_success 'readers see the old or the new contents, each of them whole
 		until test -e \"$PWD/stop\"; do
 			sha256sum <\"\$FLUX_JOB_TMPDIR/f\" || echo missing
 			: >\"\$FLUX_JOB_TMPDIR/reads\"
+			sleep 0.02
 		done | sort -u >\"\$FLUX_JOB_TMPDIR/seen\"
 		: >\"\$FLUX_JOB_TMPDIR/finished\"
 	) >/dev/null 2>&1 &" &&
 	for r in $(job_ranks); do
 		run_timeout 60 python3 "$BCAST_SCRIPTS/wait-file" "$(job_tmpdir $r)/reads" || return 1
 	done &&
-	for round in 1 2 3; do
+	for round in 1 2 3 4 5 6; do
 		bcast --force "$JOBID" new f &&
 		bcast --force "$JOBID" old f || return 1
 	done &&
