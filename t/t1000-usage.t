@@ -68,4 +68,11 @@ test_expect_success 'usage errors need no Flux at all' '
 	(unset FLUX_URI && bcast_fails 2 -k 0 f58 file)
 '
 
+test_expect_success 'control characters in what is refused are shown: the error is one line' '
+	word=$(printf "a\nb\033[31m") &&
+	bcast_fails 2 --jobid="$word" file &&
+	error_says "a\nb\u{1b}[31m" &&
+	test "$(wc -l <err)" = 1
+'
+
 test_done

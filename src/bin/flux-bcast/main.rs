@@ -8,6 +8,8 @@ mod help;
 mod listing;
 mod meaning;
 mod output;
+#[path = "../shared/plain.rs"]
+mod plain;
 mod progress;
 mod run;
 mod sources;

@@ -15,14 +15,16 @@ use flux_bcast::units::show_size;
 use serde_json::Value;
 use serde_json::json;
 
+use super::plain::plain;
+
 /// Prints an error.
 pub(crate) fn error(text: &str) {
-    let _ = writeln!(std::io::stderr(), "flux-bcast: ERROR: {text}");
+    let _ = writeln!(std::io::stderr(), "flux-bcast: ERROR: {}", plain(text));
 }
 
 /// Prints something worth knowing.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "flux-bcast: {text}");
+    let _ = writeln!(std::io::stderr(), "flux-bcast: {}", plain(text));
 }
 
 /// The first error of writing to standard output.

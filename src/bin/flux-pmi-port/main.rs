@@ -6,6 +6,8 @@ mod check;
 mod exec;
 mod identity;
 mod output;
+#[path = "../shared/plain.rs"]
+mod plain;
 mod serve;
 #[path = "../shared/usage.rs"]
 mod usage;

@@ -2,14 +2,16 @@
 
 use std::io::Write;
 
+use super::plain::plain;
+
 /// Prints an error.
 pub(crate) fn error(text: &str) {
-    let _ = writeln!(std::io::stderr(), "flux-pmi-port: ERROR: {text}");
+    let _ = writeln!(std::io::stderr(), "flux-pmi-port: ERROR: {}", plain(text));
 }
 
 /// Prints something worth knowing.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "flux-pmi-port: {text}");
+    let _ = writeln!(std::io::stderr(), "flux-pmi-port: {}", plain(text));
 }
 
 /// Prints a line of the result.
