@@ -76,6 +76,14 @@ test_expect_success 'a directory without its parents: what makes them is said' '
 	error_says no/such/dir "(--mkdir makes its parents)"
 '
 
+test_expect_success 'a directory that is none: it is named as it was given' '
+	echo >plain && ln -s nowhere dangling &&
+	bcast_fails 1 --gather "$JOBID" result plain &&
+	error_says "make a directory in plain: Not a directory" &&
+	bcast_fails 1 --gather "$JOBID" result dangling &&
+	error_says "make a directory in dangling: No such file"
+'
+
 test_expect_success '--partial takes the others' '
 	test_expect_code 1 bcast --gather --partial --json "$JOBID" result some >out.json 2>err &&
 	jq -e "[.ranks[] | select(.state == \"done\")] | length == 7" out.json &&

@@ -83,7 +83,9 @@ impl Shelf {
             _ => {}
         }
         let dir = parent.join(format!(".flux-gather.{id}"));
-        fs::create_dir(&dir).map_err(|error| ShelfError::new(&dir, "mkdir", &error, ""))?;
+        // What the user has named is at fault, not a name that nobody sees.
+        fs::create_dir(&dir)
+            .map_err(|error| ShelfError::new(parent, "make a directory in", &error, ""))?;
         Ok(Self { dir })
     }
 
