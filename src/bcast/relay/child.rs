@@ -204,7 +204,7 @@ impl Child {
     /// The child is lost: `why` for itself, and what follows for the others.
     pub(super) fn lost(&mut self, why: &Failure) {
         let committing = self.told;
-        let cut_off = format!("cut off: rank {} that feeds it is lost", self.rank());
+        let cut_off = format!("cut off: rank {}, which feeds it, has failed", self.rank());
         let results = self
             .tree
             .ranks()
