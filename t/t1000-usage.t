@@ -54,9 +54,26 @@ refused a/b --jobid=f58 --name=a/b -
 refused --name --jobid=f58 --name=one --dest=d/ file other
 refused '--name=one and DEST' --jobid=f58 --name=one file other
 refused --preserve --jobid=f58 --preserve - name
+refused 'not the name of a file' --jobid=f58 --name=.. file
+refused 'no rank' --ranks= f58 file
+refused 'no host' --hosts= f58 file
+refused 'no host' --hosts=, f58 file
+refused DEST --jobid=f58 file ''
+refused DEST --jobid=f58 --dest= file
+refused DEST --gather --jobid=f58 file ''
+refused PATH --remove --jobid=f58 ''
+refused 'no-such-job' --list no-such-job
+refused 'not the first word' file f58
 refused '--batch 1024' --batch=1k f58 file
 refused --window --window=1G f58 file
 refused --exclude-libs --exclude-libs=/x f58 file
+
+test_expect_success 'control characters in what is refused are shown: the error is one line' '
+	word=$(printf "a\nb\033[31m") &&
+	bcast_fails 2 --jobid="$word" file &&
+	error_says "a\nb\u{1b}[31m" &&
+	test "$(wc -l <err)" = 1
+'
 
 test_expect_success 'a file that could be a job: refused, and says how to say which' '
 	data_random 10 f58 &&
@@ -66,13 +83,6 @@ test_expect_success 'a file that could be a job: refused, and says how to say wh
 
 test_expect_success 'usage errors need no Flux at all' '
 	(unset FLUX_URI && bcast_fails 2 -k 0 f58 file)
-'
-
-test_expect_success 'control characters in what is refused are shown: the error is one line' '
-	word=$(printf "a\nb\033[31m") &&
-	bcast_fails 2 --jobid="$word" file &&
-	error_says "a\nb\u{1b}[31m" &&
-	test "$(wc -l <err)" = 1
 '
 
 test_done

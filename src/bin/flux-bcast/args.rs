@@ -121,7 +121,7 @@ pub(crate) struct Args {
     pub(crate) exclude_libs: Option<OsString>,
 
     /// Send to these shell ranks only
-    #[arg(short, long, value_name = "IDSET")]
+    #[arg(short, long, value_name = "IDSET", value_parser = ranks)]
     pub(crate) ranks: Option<IdSet>,
 
     /// Send to these hosts only
@@ -273,8 +273,17 @@ fn rank(text: &str) -> Result<u32, String> {
         .map_err(|_| "not a shell rank such as 0".to_owned())
 }
 
+fn ranks(text: &str) -> Result<IdSet, String> {
+    match text.parse::<IdSet>() {
+        Ok(set) if set.is_empty() => Err("it names no rank".into()),
+        Ok(set) => Ok(set),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 fn hosts(text: &str) -> Result<String, String> {
     match hostlist::expand(text) {
+        Ok(hosts) if hosts.is_empty() => Err("it names no host".into()),
         Ok(_) => Ok(text.to_owned()),
         Err(error) => Err(error.to_string()),
     }

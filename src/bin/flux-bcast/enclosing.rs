@@ -43,8 +43,8 @@ pub(crate) fn find() -> std::result::Result<Target, Failed> {
             job,
         }),
         _ => Err(Failed::Usage(
-            "no JOBID is given, and this Flux instance is not itself a job: use \
-             'flux bcast JOBID SOURCE… [DEST]'"
+            "no JOBID is given, and this Flux instance is not itself a job: give one as the \
+             first word, or by --jobid"
                 .into(),
         )),
     }

@@ -65,9 +65,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Failed> {
         Mode::From(rank) => from(args, &sort(last).map_err(Failed::Usage)?, rank),
         Mode::Gather => gather(args, &sort(Last::IsDest).map_err(Failed::Usage)?),
         Mode::List if !rest.is_empty() => {
-            Err(Failed::Usage("--list takes nothing but a JOBID".into()))
+            let word = RawName::from(Path::new(&rest[0]));
+            Err(Failed::Usage(match name {
+                Some(_) => format!("'{word}': --list takes nothing but a JOBID"),
+                None => format!("'{word}' is not a job id, and --list takes nothing else"),
+            }))
         }
         Mode::List => listing::list(args, &job(args, name.as_deref())?),
+        Mode::Remove if rest.iter().any(|path| path.is_empty()) => {
+            Err(Failed::Usage("a PATH is an empty word".into()))
+        }
         Mode::Remove => listing::remove(args, &job(args, name.as_deref())?, rest),
     }
 }
@@ -77,15 +84,24 @@ pub(crate) fn job(args: &Args, name: Option<&str>) -> Result<Job, Failed> {
     // A mistyped JOBID has become a source.
     let typo = args.words.first().and_then(|word| word.to_str());
     let typo = typo.filter(|word| !word.contains('/') && *word != "-");
-    let typo = typo.filter(|word| Path::new(word).symlink_metadata().is_err());
+    let missing = |word: &&str| Path::new(word).symlink_metadata().is_err();
+    let typo = typo.filter(missing);
+    // Or it comes after the sources.
+    let late = args.words.iter().skip(1).filter_map(|word| word.to_str());
+    let late = late
+        .filter(missing)
+        .find(|word| !word.contains('/') && JobId::parse(word).is_ok());
     let (connection, name) = match name {
         Some(name) => (Connection::open(None)?, name.to_owned()),
         None => {
-            let target = enclosing::find().map_err(|failed| match (failed, typo) {
-                (Failed::Usage(text), Some(word)) => Failed::Usage(format!(
+            let target = enclosing::find().map_err(|failed| match (failed, late, typo) {
+                (Failed::Usage(text), Some(word), _) => Failed::Usage(format!(
+                    "{text}; '{word}' can be one, but it is not the first word"
+                )),
+                (Failed::Usage(text), None, Some(word)) => Failed::Usage(format!(
                     "'{word}' is not a job id, so it is taken as a source; {text}"
                 )),
-                (failed, _) => failed,
+                (failed, ..) => failed,
             })?;
             (target.connection, target.job)
         }

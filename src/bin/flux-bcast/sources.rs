@@ -39,7 +39,7 @@ pub(crate) struct Cargo {
 pub(crate) fn cargo(args: &Args, words: &Words, chunk: u32) -> Result<Cargo, Failed> {
     let name = args.name.clone().map(RawName::from);
     if let Some(name) = &name
-        && (name.is_empty() || name.as_bytes().contains(&b'/'))
+        && (matches!(name.as_bytes(), b"" | b"." | b"..") || name.as_bytes().contains(&b'/'))
     {
         return Err(Failed::Usage(format!(
             "--name={name}: not the name of a file"

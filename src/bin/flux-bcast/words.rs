@@ -92,6 +92,9 @@ pub(crate) fn sort(
     if words.iter().any(|word| word.is_empty()) {
         return Err("a source is an empty word".into());
     }
+    if dest.as_ref().is_some_and(|dest| dest.is_empty()) {
+        return Err("DEST is an empty word".into());
+    }
     Ok(Words {
         job,
         sources: words,
@@ -220,6 +223,10 @@ mod tests {
                 .contains("--jobid=fboth")
         );
         assert!(sorted("f1", None, None).unwrap_err().contains("no source"));
+        assert_eq!(
+            sorted("f1 a", None, Some("")).unwrap_err(),
+            "DEST is an empty word"
+        );
         assert!(sorted("", None, None).unwrap_err().contains("no source"));
         assert_eq!(
             sorted("fboth a", Some("f1"), None).unwrap().sources,
