@@ -47,6 +47,10 @@ test_expect_success 'wrong words are refused in the form of all errors' '
 	port_refuses --lable serve -n 1 --lable true &&
 	port_refuses --bind serve --bind=localhost -n 1 true &&
 	port_refuses --hostlist serve --script true &&
+	port_refuses --rsh-command serve -n 1 -r ssh true &&
+	port_refuses COMMAND serve -n 1 "" &&
+	port_refuses --handshake-timeout serve -n 1 --handshake-timeout=0 true &&
+	port_refuses --timeout check --port=127.0.0.1:1 --id=0 --timeout=0 &&
 	port_refuses PROGRAM exec &&
 	port_refuses --rnak exec --rnak=1 true &&
 	port_refuses --id check --id=x &&

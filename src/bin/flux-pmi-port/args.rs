@@ -46,9 +46,9 @@ pub(crate) struct Serve {
     #[arg(short = 'H', long, value_name = "HOSTS")]
     pub(crate) hostlist: Option<String>,
 
-    /// What takes a host and a command line and runs it there
-    #[arg(short = 'r', long, value_name = "CMD", default_value = "ssh")]
-    pub(crate) rsh_command: String,
+    /// What takes a host and a command line and runs it there (default: ssh)
+    #[arg(short = 'r', long, value_name = "CMD")]
+    pub(crate) rsh_command: Option<String>,
 
     /// Run the rsh command just once, with COMMAND as its arguments: it starts
     /// all ranks itself, under `flux pmi-port exec`, and passes on PMI_SECRET
@@ -78,7 +78,7 @@ pub(crate) struct Serve {
     pub(crate) label: bool,
 
     /// How long a client may take to say who it is
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_fsd)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = some_time)]
     pub(crate) handshake_timeout: Duration,
 
     /// How long others may run on after a command has failed
@@ -138,8 +138,16 @@ pub(crate) struct Check {
     pub(crate) quiet: bool,
 
     /// How long to wait for an answer
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_fsd)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = some_time)]
     pub(crate) timeout: Duration,
+}
+
+/// A time in which something can happen.
+fn some_time(text: &str) -> Result<Duration, String> {
+    match parse_fsd(text)? {
+        Duration::ZERO => Err("must be more than 0".into()),
+        time => Ok(time),
+    }
 }
 
 #[cfg(test)]

@@ -147,7 +147,13 @@ impl Options {
             "nomap" => self.nomap = flag(value)?,
             "uid-check" => self.uid_check = flag(value)?,
             "pmi12" => self.pmi12 = flag(value)?,
-            "handshake-timeout" => self.handshake_timeout = parse_fsd(&text(value)?)?,
+            "handshake-timeout" => {
+                self.handshake_timeout = match parse_fsd(&text(value)?)? {
+                    // Nobody could say who it is in no time.
+                    Duration::ZERO => return Err("must be more than 0".into()),
+                    time => time,
+                };
+            }
             _ => return Err(format!("unknown; known are {KNOWN}")),
         }
         Ok(())
@@ -275,6 +281,10 @@ mod tests {
             (
                 json!({"nomap": 2}),
                 "option pmi-port.nomap: 2 is neither on nor off",
+            ),
+            (
+                json!({"handshake-timeout": 0}),
+                "option pmi-port.handshake-timeout: must be more than 0",
             ),
             (
                 json!({"handshake-timeout": "soon"}),

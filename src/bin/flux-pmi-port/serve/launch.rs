@@ -61,7 +61,7 @@ impl Launch {
                 command
             }
             Some(host) => {
-                let (program, rest) = split(&args.rsh_command)?;
+                let (program, rest) = split(rsh(args))?;
                 let mut command = Command::new(program);
                 command
                     .args(rest)
@@ -80,7 +80,7 @@ impl Launch {
 
     /// Starts the script that starts all ranks.
     pub(super) fn script(&self, args: &Serve) -> Result<Prepared, Failed> {
-        let (program, rest) = split(&args.rsh_command)?;
+        let (program, rest) = split(rsh(args))?;
         let mut command = Command::new(program);
         command.args(rest).args(&args.words).envs(self.variables());
         command.env("PMI_SECRET", &self.secret);
@@ -126,6 +126,11 @@ fn remote_line(vars: &[(&str, String)], words: &[String]) -> String {
 /// A word that any shell reads as just this text.
 fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+/// The rsh command.
+fn rsh(args: &Serve) -> &str {
+    args.rsh_command.as_deref().unwrap_or("ssh")
 }
 
 fn split(text: &str) -> Result<(&str, impl Iterator<Item = &str>), Failed> {

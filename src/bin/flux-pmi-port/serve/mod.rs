@@ -37,6 +37,13 @@ pub(crate) fn run(args: Serve) -> Result<(), Failed> {
     if args.hostlist.is_some() && names.is_empty() {
         return Err(Failed::Usage("--hostlist names no host".to_owned()));
     }
+    if args.rsh_command.is_some() && names.is_empty() {
+        let text = "--rsh-command has no meaning without --hostlist";
+        return Err(Failed::Usage(text.to_owned()));
+    }
+    if args.words.first().is_some_and(String::is_empty) {
+        return Err(Failed::Usage("COMMAND is an empty word".to_owned()));
+    }
     let count = u32::try_from(names.len()).unwrap_or(u32::MAX);
     let size = match args.size {
         Some(size) => size,
