@@ -274,7 +274,7 @@ test_expect_success VALGRIND 'no memory is lost or misused: destroyed halfway' '
 
 test_expect_success 'the job ends in mid-transfer: the future says so' '
 	begin_and_hold huge2 &&
-	run_timeout 20 flux cancel "$JOBID" &&
+	run_timeout 60 flux cancel "$JOBID" &&
 	kill -CONT "$(job_shell 1)" &&
 	job_wait_clean &&
 	end_reactive &&
@@ -283,10 +283,10 @@ test_expect_success 'the job ends in mid-transfer: the future says so' '
 '
 
 test_expect_success 'a pending job: EAGAIN by flag, else the wait has its limit' '
-	held=$(run_timeout 30 flux submit --urgency=hold -N1 -n1 -o userrc="$BCAST_RC" true) &&
+	held=$(run_timeout 60 flux submit --urgency=hold -N1 -n1 -o userrc="$BCAST_RC" true) &&
 	capi_check nowait "$held" file &&
 	capi_check pending "$held" file &&
-	run_timeout 20 flux cancel "$held"
+	run_timeout 60 flux cancel "$held"
 '
 
 test_expect_success 'no plugin: ENOSYS, and what to do' '

@@ -166,9 +166,9 @@ test_expect_success 'no such job: ENOENT' '
 '
 
 test_expect_success 'a pending job: the time limit, and EAGAIN by flag' '
-	held=$(run_timeout 30 flux submit --urgency=hold -N1 -n1 -o userrc="$BCAST_RC" true) &&
+	held=$(run_timeout 60 flux submit --urgency=hold -N1 -n1 -o userrc="$BCAST_RC" true) &&
 	tasks pending "$held" own nowhere &&
-	run_timeout 20 flux cancel "$held"
+	run_timeout 60 flux cancel "$held"
 '
 
 test_expect_success 'in the middle: destroyed, called off' '

@@ -42,7 +42,7 @@ sshd_starts() {
 	done
 	test "$(grep -c "^Server listening on" "$keys/log")" = 3 && return
 	kill $sshd && wait $sshd
-	rm "$keys/pid"
+	rm -f "$keys/pid"
 	return 1
 }
 

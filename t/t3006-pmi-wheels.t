@@ -73,9 +73,12 @@ done
 
 test_expect_success V5.0.2 'mpich 5.0.2: after a killed job, and two jobs at once' '
 	id=$(flux submit -N 2 -n 2 -o userrc="$BCAST_RC" -o pmi=port \
-		env LD_LIBRARY_PATH="$LIBDIR" sh -c "./mpi-sum & wait; exec sleep 100") &&
-	run_timeout 30 flux job wait-event $id start && sleep 1 &&
-	flux job kill -s 9 $id && ! run_timeout 60 flux job attach $id &&
+		env LD_LIBRARY_PATH="$LIBDIR" \
+		sh -c "./mpi-sum & wait; touch ran.\$FLUX_TASK_RANK; exec sleep 600") &&
+	for r in 0 1; do
+		run_timeout 60 "$BCAST_SCRIPTS/wait-file" ran.$r || return 1
+	done &&
+	flux job kill -s 9 $id && test_expect_code 137 run_timeout 60 flux job attach $id &&
 	for n in 1 2; do
 		flux submit -N 2 -n 2 --output=both.$n -o userrc="$BCAST_RC" -o pmi=port \
 			env LD_LIBRARY_PATH="$LIBDIR" ./mpi-sum >>ids || return 1

@@ -137,7 +137,7 @@ test_expect_success 'nobody but the leader lets a job start' '
 	printf "plugin.load { file = \"%s\", conf = {} }\n" "$PWD/held.so" "$BCAST_PLUGIN" \
 		>held.lua &&
 	data_random 300000 slow &&
-	JOBID=$(HELD=$PWD/held run_timeout 30 flux submit -N3 -n3 -o userrc="$PWD/held.lua" \
+	JOBID=$(HELD=$PWD/held run_timeout 60 flux submit -N3 -n3 -o userrc="$PWD/held.lua" \
 		-o bcast.source="$PWD/slow" sh -c "cmp \"\$FLUX_BCAST_PATH\" slow") &&
 	run_timeout 60 "$BCAST_SCRIPTS/wait-file" held &&
 	attack release &&

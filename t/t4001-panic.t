@@ -13,7 +13,7 @@ failed_once() {
 	cat err &&
 	grep "flux-bcast: internal error: $1 (at .*faulty.*lib.rs:[0-9]*" err >said &&
 	test "$(wc -l <said)" = 1 &&
-	run_timeout 20 flux job eventlog "$JOBID" >events &&
+	run_timeout 60 flux job eventlog "$JOBID" >events &&
 	cat events &&
 	grep " exception " events >exceptions &&
 	test "$(grep -c "internal error" exceptions)" = 1 &&
@@ -76,7 +76,7 @@ test_expect_success 'in a client: its broadcast ends' '
 for topic in task.fork shell.finish; do
 	test_expect_success "in $topic" '
 		job_prepare $topic 3 &&
-		JOBID=$(run_timeout 30 flux submit -N3 -n3 -o userrc="$PWD/faulty.lua" \
+		JOBID=$(run_timeout 60 flux submit -N3 -n3 -o userrc="$PWD/faulty.lua" \
 			-o fault=$topic true) &&
 		failed_once "a fault in $topic" starting
 	'

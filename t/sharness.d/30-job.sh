@@ -34,7 +34,7 @@ job_prepare() {
 	done
 }
 job_submit() {
-	JOBID=$(run_timeout 30 flux submit -N "$JOB_SHELLS" -n "$JOB_SHELLS" "$@" \
+	JOBID=$(run_timeout 60 flux submit -N "$JOB_SHELLS" -n "$JOB_SHELLS" "$@" \
 		setpriv --pdeathsig=KILL "$BCAST_SCRIPTS/task" "$JOB") &&
 	echo "$JOBID" >"$JOB/id"
 }
@@ -116,14 +116,14 @@ job_clean_tmpdir() {
 # job_finish: the tasks exit with 0; returns the exit status of the job.
 job_finish() {
 	for r in $(job_ranks); do
-		run_timeout 20 "$BCAST_SCRIPTS/tell" "$JOB" "$r" || return 1
+		run_timeout 60 "$BCAST_SCRIPTS/tell" "$JOB" "$r" || return 1
 	done
 	run_timeout 60 flux job attach "$JOBID"
 }
 
 # job_end: cancels the job and waits until nothing of it is left.
 job_end() {
-	run_timeout 20 flux cancel "$JOBID"
+	run_timeout 60 flux cancel "$JOBID"
 	job_wait_clean
 }
 
