@@ -21,13 +21,13 @@ booted() {
 }
 
 test_expect_success 'three brokers by serve and exec' '
-	run_timeout 60 "$PORT" serve -n 3 "$PORT" exec flux start ./inside >out &&
+	run_timeout 120 "$PORT" serve -n 3 "$PORT" exec flux start ./inside >out &&
 	booted out simple
 '
 
 test_expect_success REAL_FLUX 'three brokers by serve and the bootstrap method "port"' '
 	FLUX_PMI_CLIENT_SEARCHPATH=$PWD/methods FLUX_PMI_CLIENT_METHODS=port \
-		run_timeout 60 "$PORT" serve -n 3 flux start ./inside >out &&
+		run_timeout 120 "$PORT" serve -n 3 flux start ./inside >out &&
 	booted out port
 '
 
@@ -35,35 +35,35 @@ test_expect_success REAL_FLUX 'in a job with -o pmi=port, by the method "port"' 
 	cat >nested <<-EOT &&
 	#!/bin/sh
 	FLUX_PMI_CLIENT_SEARCHPATH="$PWD/methods" FLUX_PMI_CLIENT_METHODS=port \
-		timeout 60 flux run -o userrc=$BCAST_RC -o pmi=port -N 3 -n 3 \
+		timeout 150 flux run -o userrc=$BCAST_RC -o pmi=port -N 3 -n 3 \
 		flux start ./inside
 	EOT
 	chmod +x nested &&
-	run_timeout 90 flux start -s 3 ./nested >out &&
+	run_timeout 180 flux start -s 3 ./nested >out &&
 	booted out port
 '
 
 test_expect_success 'and by exec' '
 	cat >nested <<-EOT &&
 	#!/bin/sh
-	timeout 60 flux run -o userrc=$BCAST_RC -o pmi=port -N 3 -n 3 \
+	timeout 150 flux run -o userrc=$BCAST_RC -o pmi=port -N 3 -n 3 \
 		$PORT exec flux start sh -c "./inside; flux getattr jobid; flux getattr instance-level"
 	EOT
 	chmod +x nested &&
-	run_timeout 90 flux start -s 3 ./nested >out &&
+	run_timeout 180 flux start -s 3 ./nested >out &&
 	booted out simple &&
 	grep "^1\$" out
 '
 
 test_expect_success 'the exit status of the program comes out' '
-	test_expect_code 3 run_timeout 60 "$PORT" serve -n 2 "$PORT" exec flux start sh -c "exit 3"
+	test_expect_code 3 run_timeout 120 "$PORT" serve -n 2 "$PORT" exec flux start sh -c "exit 3"
 '
 
 test_expect_success REAL_FLUX 'flux pmi works by every method' '
 	for method in port simple; do
 		exec=
 		test $method = port || exec="$PORT exec"
-		FLUX_PMI_CLIENT_SEARCHPATH=$PWD/methods run_timeout 60 "$PORT" serve -n 4 \
+		FLUX_PMI_CLIENT_SEARCHPATH=$PWD/methods run_timeout 120 "$PORT" serve -n 4 \
 			$exec flux pmi --method=$method exchange --count 5 >out &&
 		grep "completed pmi exchange on 4 tasks" out || return 1
 	done
