@@ -11,18 +11,28 @@ test_expect_success 'set up' '
 	mkdir to && job_start main 8
 '
 
-# tcp COMMAND [FILE]: see scripts/tcp; for all shells of the job.
-tcp() {
-	shells=
+# job_shells: the process ids of all shells of the job.
+job_shells() {
 	for r in $(job_ranks); do
-		shells="$shells $(job_shell "$r")"
+		job_shell "$r"
 	done
-	# shellcheck disable=SC2086 # several words
-	run_timeout 60 python3 "$BCAST_SCRIPTS/tcp" "$@" $shells
 }
+
+# tcp COMMAND ARGUMENT...: see scripts/tcp.
+tcp() {
+	run_timeout 60 python3 "$BCAST_SCRIPTS/tcp" "$@"
+}
+
+# intrude TIMES PID...: connects to these shells until go is removed; returns when
+# it was let in so often.
 intrude() {
-	tcp intrude go >intruded &
+	rm -f go.in && : >go || return 1
+	tcp intrude go "$@" >intruded &
 	intruder=$!
+	run_timeout 60 "$BCAST_SCRIPTS/wait-file" go.in
+}
+intrude_no_more() {
+	rm go && wait "$intruder" && echo "was let in $(cat intruded) times"
 }
 
 # A client that cannot connect: the first shell goes on listening.
@@ -44,12 +54,12 @@ stalled() {
 
 test_expect_success 'the shells have connections, and only if asked' '
 	stalled brokers &&
-	test "$(tcp count)" = 0 &&
+	test "$(tcp count $(job_shells))" = 0 &&
 	kill -CONT "$(job_shell 5)" && bcast_ends brokers 0 && rm to/* &&
 	stalled direct --direct &&
-	test "$(tcp count)" -ge 1 &&
+	test "$(tcp count $(job_shells))" -ge 1 &&
 	kill -CONT "$(job_shell 5)" && bcast_ends direct 0 && rm to/* &&
-	test "$(tcp count)" = 0
+	tcp none $(job_shells)
 '
 
 for k in 1 2 7; do
@@ -87,38 +97,42 @@ test_expect_success NETNS 'a client that cannot connect sends through its broker
 	job_has big "\$FLUX_JOB_TMPDIR/apart"
 '
 
+# Shell 5 says where it listens while the one that will connect, 2, is stopped; what
+# they do then cannot end before 6 goes on.
 test_expect_success 'whoever connects first without the secret is in nobody'"'"'s way' '
-	rm -f go.in && >go && intrude &&
-	for n in $(test_seq 1 200); do
-		bcast --direct -k 2 --force --dest=strange "$JOBID" s1048576 || return 1
-		test ! -e go.in || break
+	kill -STOP "$(job_shell 6)" &&
+	stalled strange --direct &&
+	transfer_begun 2 "$PWD/to" &&
+	kill -STOP "$(job_shell 2)" &&
+	kill -CONT "$(job_shell 5)" &&
+	intrude 1 "$(job_shell 5)" &&
+	kill -CONT "$(job_shell 2)" &&
+	tcp between "$(job_shell 2)" "$(job_shell 5)" &&
+	intrude_no_more &&
+	kill -CONT "$(job_shell 6)" &&
+	bcast_ends strange 0 &&
+	for r in $(job_ranks); do
+		test_cmp big "to/big.$r" || return 1
 	done &&
-	test -e go.in &&
-	bcast --direct -k 2 --force --dest=strange "$JOBID" s1048576 &&
-	rm go && wait $intruder && cat intruded &&
-	job_has s1048576 "\$FLUX_JOB_TMPDIR/strange" &&
-	test "$(tcp count)" = 0
+	rm to/* &&
+	tcp none $(job_shells)
 '
 
 test_expect_success NETNS 'nor is a crowd of them at a port that nobody else uses' '
-	rm -f go.in && >go &&
 	kill -STOP "$(job_shell 5)" &&
 	apart &&
-	intrude &&
-	run_timeout 30 "$BCAST_SCRIPTS/wait-file" go.in &&
-	sleep 1 &&
+	intrude 100 "$(job_shell 0)" &&
 	kill -CONT "$(job_shell 5)" &&
 	wait $client &&
-	rm go && wait $intruder && cat intruded &&
-	test "$(cat intruded)" -gt 10 &&
+	intrude_no_more &&
 	job_has big "\$FLUX_JOB_TMPDIR/strange"
 '
 
-python3 "$BCAST_SCRIPTS/tcp" break && test_set_prereq BREAK
+tcp break && test_set_prereq BREAK
 
 test_expect_success BREAK 'a connection that breaks is named, soon' '
 	stalled broken --direct &&
-	python3 "$BCAST_SCRIPTS/tcp" break "$(job_shell 3)" &&
+	tcp break "$(job_shell 3)" &&
 	bcast_ends broken 1 &&
 	kill -CONT "$(job_shell 5)" &&
 	grep "^flux-bcast: ERROR: rank [37] (.*the connection to it broke" broken.err &&
@@ -128,7 +142,7 @@ test_expect_success BREAK 'a connection that breaks is named, soon' '
 
 test_expect_success BREAK '--partial: and its rank alone is lost' '
 	stalled apart --direct --partial &&
-	python3 "$BCAST_SCRIPTS/tcp" break "$(job_shell 7)" &&
+	tcp break "$(job_shell 7)" &&
 	kill -CONT "$(job_shell 5)" &&
 	bcast_ends apart 1 &&
 	grep "^flux-bcast: ERROR: rank 7 (.*the connection to it broke" apart.err &&
