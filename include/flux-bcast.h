@@ -2,7 +2,7 @@
  *
  * C99 and C++17.  Link with
  *
- *	cc prog.c $(pkg-config --cflags --libs flux-bcast flux-core)
+ *	cc prog.c $(pkg-config --cflags --libs flux-bcast)
  *
  * A transfer copies files (directories, links, memory, a stream) from this
  * process, or from one node, to each node of a job that has the flux-bcast plugin

@@ -25,10 +25,12 @@ test_expect_success 'the plugin is the library, under the name bcast.so' '
 	cmp "$(cat plugins)" "$BCAST_PLUGIN"
 '
 
-test_expect_success 'pkg-config knows where they are' '
-	PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --cflags --libs flux-bcast >flags &&
-	grep -e "-lflux-bcast" flags &&
-	PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --modversion flux-bcast >version &&
+test_expect_success 'pkg-config knows where they are, and what they need' '
+	capi_flux "$FLUX_BCAST_TEST_ROOT/stand-in" &&
+	PKG_CONFIG_PATH=$prefix/lib/pkgconfig:$PKG_CONFIG_PATH &&
+	pkg-config --cflags --libs flux-bcast >flags &&
+	grep -e "-lflux-bcast" flags && grep "flux-core" flags &&
+	pkg-config --modversion flux-bcast >version &&
 	bcast --version | grep -F "$(cat version)"
 '
 

@@ -9,7 +9,10 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
 use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::MutexGuard;
 use std::sync::OnceLock;
+use std::sync::PoisonError;
 
 use libloading::os::unix::Library;
 use libloading::os::unix::RTLD_GLOBAL;
@@ -33,6 +36,11 @@ const SHELL_MARK: &[u8] = b"flux_plugin_get_shell\0";
 
 /// A function that every process with libflux-core has.
 const CORE_MARK: &[u8] = b"flux_open\0";
+
+/// Held by the one that looks functions up. Were there two, the one that comes
+/// second could find in the process what the first is loading, and the first
+/// unload it when it sees that it is not needed.
+static LOOKUP: Mutex<()> = Mutex::new(());
 
 static CORE: OnceLock<CoreApi> = OnceLock::new();
 static SHELL: OnceLock<ShellApi> = OnceLock::new();
@@ -109,7 +117,7 @@ pub fn is_shell() -> bool {
 }
 
 /// Looks everything up in the process that has loaded this plugin. Cheap when
-/// called again.
+/// called again; from any thread.
 ///
 /// A broker may load the same file; then [`shell`] keeps failing and
 /// [`core()`] works.
@@ -117,6 +125,7 @@ pub fn is_shell() -> bool {
 /// # Errors
 /// Names the first missing symbol.
 pub fn init_plugin() -> Result<(), HostError> {
+    let _only = lookup();
     if CORE.get().is_none() {
         let api = core_from(Library::this())?;
         CORE.get_or_init(|| api);
@@ -134,7 +143,7 @@ pub fn init_plugin() -> Result<(), HostError> {
 }
 
 /// Finds libflux-core for a client: in the process if it is already there,
-/// else by loading it. Cheap when called again.
+/// else by loading it. Cheap when called again; from any thread.
 ///
 /// The library is `$FLUX_BCAST_LIBFLUX` if that is set, else
 /// `libflux-core.so.2` where the loader looks, else in the library directory
@@ -146,6 +155,10 @@ pub fn init_client() -> Result<(), HostError> {
     if CORE.get().is_some() {
         return Ok(());
     }
+    let _only = lookup();
+    if CORE.get().is_some() {
+        return Ok(());
+    }
     let library = if has(CORE_MARK) {
         Library::this()
     } else {
@@ -154,6 +167,11 @@ pub fn init_client() -> Result<(), HostError> {
     let api = core_from(library)?;
     CORE.get_or_init(|| api);
     Ok(())
+}
+
+/// The right to look functions up. Whoever panicked with it left nothing behind.
+fn lookup() -> MutexGuard<'static, ()> {
+    LOOKUP.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// True if the process has a symbol in its global scope.
@@ -204,12 +222,12 @@ pub(super) fn first<T, E>(name: &str, open: impl Fn(&Path) -> Result<T, E>) -> R
 }
 
 fn open(path: &Path) -> Result<Library, HostError> {
+    // It has data of threads, which does not bear unloading.
+    let flags = RTLD_NOW | RTLD_GLOBAL | libc::RTLD_NODELETE;
     // SAFETY: the initialisers of libflux-core have no preconditions (F1).
-    unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }.map_err(|error| {
-        HostError::Library {
-            name: path.display().to_string(),
-            reason: one_line(&error),
-        }
+    unsafe { Library::open(Some(path), flags) }.map_err(|error| HostError::Library {
+        name: path.display().to_string(),
+        reason: one_line(&error),
     })
 }
 

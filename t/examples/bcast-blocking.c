@@ -1,7 +1,7 @@
 /* bcast-blocking.c - send a file to all nodes of a job, and wait
  *
  *	cc -o bcast-blocking bcast-blocking.c \
- *	   $(pkg-config --cflags --libs flux-bcast flux-core)
+ *	   $(pkg-config --cflags --libs flux-bcast)
  *	bcast-blocking JOBID FILE [DEST]
  *	bcast-blocking - FILE [DEST]		(to the enclosing job)
  *

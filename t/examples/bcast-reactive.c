@@ -1,7 +1,7 @@
 /* bcast-reactive.c - send files beside everything else a program does
  *
  *	cc -o bcast-reactive bcast-reactive.c \
- *	   $(pkg-config --cflags --libs flux-bcast flux-core)
+ *	   $(pkg-config --cflags --libs flux-bcast)
  *	bcast-reactive JOBID FILE...
  *
  * Each FILE is a transfer of its own; all run at once in one reactor, together

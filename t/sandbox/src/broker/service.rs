@@ -17,6 +17,7 @@ type Method = fn(&mut Broker, u32, &Message) -> Reply;
 /// Topics and what they do.
 const METHODS: &[(&str, Method)] = &[
     ("attr.get", Broker::attr_get),
+    ("broker.ping", Broker::ping),
     ("overlay.topology", Broker::topology),
     ("job-ingest.submit", |b, _, m| b.submit(m)),
     ("job-manager.raise", |b, _, m| b.raise_request(m)),
@@ -50,6 +51,20 @@ impl Broker {
                 Some(format!("Unknown service method '{topic}'")),
             ),
         }
+    }
+
+    /// What came comes back, with who sent it on which way.
+    fn ping(&mut self, rank: u32, msg: &Message) -> Reply {
+        let Value::Object(mut answer) = msg.json() else {
+            return Reply::Failed(libc::EPROTO, None);
+        };
+        let mut route: Vec<_> = msg.routes.iter().map(|r| r.to_string_lossy()).collect();
+        let rank = rank.to_string();
+        route.push(rank.into());
+        answer.insert("route".to_owned(), json!(route.join("!")));
+        answer.insert("userid".to_owned(), json!(msg.userid));
+        answer.insert("rolemask".to_owned(), json!(msg.rolemask));
+        Reply::Done(Some(Value::Object(answer)))
     }
 
     fn attr_get(&mut self, rank: u32, msg: &Message) -> Reply {
