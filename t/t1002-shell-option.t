@@ -38,6 +38,10 @@ refused bcast.chunk -o bcast.source="$PWD/file" -o bcast.chunk=0
 refused bcast.chunk -o bcast.source="$PWD/file" -o bcast.chunk=1G
 refused bcast.timeout -o bcast.source="$PWD/file" -o bcast.timeout=soon
 refused bcast.ranks -o bcast.source="$PWD/file" -o bcast.ranks=7-3
+refused bcast.ranks -o bcast.source="$PWD/file" -o bcast.ranks=
+refused bcast.hosts -o bcast.source="$PWD/file" -o bcast.hosts=
+refused bcast.dest -o bcast.source="$PWD/file" -o bcast.dest=
+refused bcast.batch -o bcast.source="$PWD/file" -o bcast.batch=1k
 refused bcast.env -o bcast.source="$PWD/file" -o bcast.env=A=B
 refused ../out -o bcast.source="$PWD/file" -o bcast.dest=../out
 

@@ -19,6 +19,7 @@ use crate::bcast::spec::Dest;
 use crate::bcast::spec::Existing;
 use crate::bcast::spec::Policy;
 use crate::elf::Libs;
+use crate::idset::IdSet;
 use crate::units::parse_fsd;
 use crate::units::parse_size;
 
@@ -134,14 +135,17 @@ impl Options {
             tuning.stall = stall.as_secs_f64();
         }
         tuning.check().map_err(|error| format!("bcast.{error}"))?;
-        let idset = |key| {
-            get.text(key)?
-                .map(|text| {
-                    text.parse()
-                        .map_err(|error| format!("bcast.{key}: {error}"))
-                })
-                .transpose()
+        // Given and empty, often a variable that is not set: no limit was meant, or
+        // another one, but hardly nobody.
+        let ranks = match get.text("ranks")?.map(|text| text.parse::<IdSet>()) {
+            Some(Ok(set)) if set.is_empty() => return Err("bcast.ranks names no rank".into()),
+            Some(set) => Some(set.map_err(|error| format!("bcast.ranks: {error}"))?),
+            None => None,
         };
+        let hosts = get.text("hosts")?;
+        if hosts.as_ref().is_some_and(|hosts| hosts.is_empty()) {
+            return Err("bcast.hosts names no host".into());
+        }
         // As for the command: a set of ranks, or else hosts.
         let (exclude, exclude_hosts) = match get.text("exclude")? {
             Some(text) => match text.parse() {
@@ -152,8 +156,8 @@ impl Options {
         };
         let plan = PlanRequest {
             version: VERSION,
-            ranks: idset("ranks")?,
-            hosts: get.text("hosts")?,
+            ranks,
+            hosts,
             exclude,
             exclude_hosts,
             k: tuning.k,
@@ -162,6 +166,9 @@ impl Options {
             Some(dest) => Some(name(dest).map_err(|error| format!("bcast.dest: {error}"))?),
             None => None,
         };
+        if path.as_ref().is_some_and(RawName::is_empty) {
+            return Err("bcast.dest is empty".into());
+        }
         let env = get.text("env")?.unwrap_or_else(|| DEFAULT_ENV.into());
         if env.is_empty() || env.contains(['=', '\0']) {
             return Err(format!("bcast.env: '{env}' is not the name of a variable"));
@@ -382,6 +389,10 @@ mod tests {
             (json!({"source": "a", "force": "maybe"}), "bcast.force"),
             (json!({"source": "a", "env": "A=B"}), "bcast.env"),
             (json!({"source": "a", "ranks": "x"}), "bcast.ranks"),
+            (json!({"source": "a", "ranks": ""}), "bcast.ranks"),
+            (json!({"source": "a", "hosts": ""}), "bcast.hosts"),
+            (json!({"source": "a", "dest": ""}), "bcast.dest"),
+            (json!({"source": "a", "batch": "1k"}), "bcast.batch"),
             (
                 json!({"source": "a", "force": 1, "append": 1}),
                 "bcast.append",
