@@ -108,11 +108,13 @@ fn a_reader_sees_the_old_file_or_the_new_one() {
             }
         });
         wait.recv().unwrap();
-        for round in 1..60_u8 {
+        let all = (1..60_u8).try_for_each(|round| {
             let way = WAYS[usize::from(round) % 2];
-            put(tmp.path(), &vec![round; len], Existing::Replace, way).unwrap();
-        }
+            put(tmp.path(), &vec![round; len], Existing::Replace, way).map(drop)
+        });
+        // The scope waits for the reader, whatever happens here.
         done.store(true, Ordering::Relaxed);
+        all.unwrap();
         reader.join().unwrap();
     });
     assert_names(tmp.path(), &["f"]);
