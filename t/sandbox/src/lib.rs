@@ -2,7 +2,7 @@
 //! try-out and tests. Real processes, the real plugin, real files; no scheduler
 //! and no second Flux.
 //!
-//! - [`wire`], [`jobid`], [`idset`], [`fsd`], [`mod@fields`]: formats.
+//! - [`wire`], [`jobid`], [`idset`], [`hostlist`], [`fsd`], [`mod@fields`]: formats.
 //! - [`host`]: what is behind Flux's handles (reactor, future, handle, plugin).
 //! - [`capi`]: libflux-core's functions of `include/flux_abi.h`, for C.
 //! - [`broker`]: the router and its jobs; one process plays all ranks.
@@ -29,6 +29,7 @@ pub mod errno;
 pub mod fields;
 pub mod fsd;
 pub mod host;
+pub mod hostlist;
 pub mod idset;
 pub mod jobid;
 pub mod wire;

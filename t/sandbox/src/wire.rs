@@ -204,9 +204,9 @@ pub fn text_payload(text: &str) -> Vec<u8> {
 }
 
 /// A name that came from text; a NUL inside ends it.
-pub fn name(text: &str) -> CString {
-    let clean = text.split('\0').next().unwrap_or("");
-    CString::new(clean).unwrap_or_default()
+pub fn name(text: &(impl AsRef<[u8]> + ?Sized)) -> CString {
+    let clean = text.as_ref().split(|byte| *byte == 0).next();
+    CString::new(clean.unwrap_or_default()).unwrap_or_default()
 }
 
 fn corrupt(what: &str) -> io::Error {

@@ -35,6 +35,7 @@ impl Instance {
             size,
             rundir: dir.path().to_owned(),
             shell: "/bin/false".into(),
+            hosts: vec!["here".to_owned(); size as usize],
             attrs,
             parent: None,
             knobs,

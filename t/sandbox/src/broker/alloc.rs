@@ -220,7 +220,7 @@ impl Broker {
     }
 
     fn resource_set(&self, nodes: &[Node], slots: u32) -> Value {
-        let hosts: Vec<&str> = nodes.iter().map(|_| self.hostname.as_str()).collect();
+        let hosts: Vec<&str> = nodes.iter().map(|n| self.host(n.rank)).collect();
         let lite: Vec<Value> = groups(nodes)
             .into_iter()
             .map(|(ranks, cores)| json!({ "rank": ranks, "children": { "core": cores } }))

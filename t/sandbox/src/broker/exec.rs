@@ -75,7 +75,7 @@ impl Broker {
                 Err(e) => {
                     let note = format!(
                         "job shell exec error on broker {} (rank {rank}): {e}",
-                        self.hostname
+                        self.host(rank)
                     );
                     self.fail_run(id, &note);
                     0
@@ -258,7 +258,7 @@ impl Broker {
         job.run.exits += 1;
         if !job.run.first_barrier_done && (!job.failed || job.run.terminated_before_barrier) {
             job.run.terminated_before_barrier = true;
-            let host = self.hostname.clone();
+            let host = self.host(rank).to_owned();
             self.fail_run(
                 id,
                 &format!("{host} (rank {rank}) terminated before first barrier"),
@@ -268,7 +268,7 @@ impl Broker {
         if libc::WIFSIGNALED(status) {
             let text = format!(
                 "shell rank {index} (on {}): {}",
-                self.hostname,
+                self.host(rank),
                 signal_text(libc::WTERMSIG(status))
             );
             if index == 0 {

@@ -37,6 +37,8 @@ pub struct Config {
     pub rundir: PathBuf,
     /// The flux-shell executable.
     pub shell: PathBuf,
+    /// The host of each rank.
+    pub hosts: Vec<String>,
     /// Attributes set by the user.
     pub attrs: BTreeMap<String, String>,
     /// The instance and job that enclose this one.
@@ -99,7 +101,6 @@ pub struct Broker {
     config: Config,
     reactor: Rc<Reactor>,
     me: Weak<RefCell<Broker>>,
-    hostname: String,
     uid: u32,
     clients: HashMap<ClientId, Client>,
     by_uuid: HashMap<CString, ClientId>,
@@ -127,11 +128,9 @@ impl Broker {
         let free = (0..config.size)
             .map(|_| (0..config.knobs.cores).collect())
             .collect();
-        let name = rustix::system::uname();
         let broker = Rc::new(RefCell::new(Self {
             reactor: Rc::clone(reactor),
             me: Weak::new(),
-            hostname: name.nodename().to_string_lossy().into_owned(),
             uid: config.knobs.owner,
             clients: HashMap::new(),
             by_uuid: HashMap::new(),
@@ -164,6 +163,14 @@ impl Broker {
     /// `FLUX_URI` of a rank.
     pub fn uri(&self, rank: u32) -> String {
         format!("local://{}/local-{rank}", self.config.rundir.display())
+    }
+
+    /// The host of a rank.
+    fn host(&self, rank: u32) -> &str {
+        self.config
+            .hosts
+            .get(rank as usize)
+            .map_or("", String::as_str)
     }
 
     fn listen(&mut self, rank: u32) -> io::Result<()> {

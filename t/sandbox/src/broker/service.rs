@@ -81,7 +81,7 @@ impl Broker {
             "security.owner" => self.uid.to_string(),
             "instance-level" => parent.map_or(0, |p| p.level + 1).to_string(),
             "jobid-path" => parent.map_or("/", |p| &p.jobid_path).to_owned(),
-            "hostlist" => vec![self.hostname.as_str(); self.config.size as usize].join(","),
+            "hostlist" => self.config.hosts.join(","),
             "broker.pid" => std::process::id().to_string(),
             "parent-uri" if parent.is_some() => parent.map_or("", |p| &p.uri).to_owned(),
             "jobid" if parent.is_some() => parent.map_or("", |p| &p.jobid).to_owned(),

@@ -10,7 +10,7 @@
     reason = "what `export!` is given is the body of an unsafe function"
 )]
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, CString, c_char};
 use std::rc::Rc;
 
 use crate::errno::{self, Errno};
@@ -85,6 +85,18 @@ pub unsafe fn text(s: *const c_char) -> Option<String> {
     Some(unsafe { CStr::from_ptr(s) }.to_string_lossy().into_owned())
 }
 
+/// A C string with any bytes, where Flux takes them as they are.
+///
+/// # Safety
+/// As [`text`].
+pub unsafe fn bytes(s: *const c_char) -> Option<CString> {
+    if s.is_null() {
+        return None;
+    }
+    // SAFETY: by the contract.
+    Some(unsafe { CStr::from_ptr(s) }.to_owned())
+}
+
 /// 0, or -1 with errno(3) set.
 pub fn status(result: Result<(), Errno>) -> i32 {
     match result {
@@ -100,7 +112,7 @@ pub fn fail<T>(errnum: i32, value: T) -> T {
 }
 
 /// A malloc'd copy of `text`, as C frees strings with free(3).
-pub fn malloc_string(text: &str) -> *mut c_char {
+pub fn malloc_string(text: &(impl AsRef<[u8]> + ?Sized)) -> *mut c_char {
     let c = crate::wire::name(text);
     // SAFETY: a C string; strdup copies it.
     unsafe { libc::strdup(c.as_ptr()) }

@@ -4,7 +4,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::rc::Rc;
 
-use flux_sandbox::capi::{borrow, fail, malloc_string, text};
+use flux_sandbox::capi::{borrow, bytes, fail, malloc_string, text};
 use flux_sandbox::export;
 use flux_sandbox::host::handle::Handle;
 use flux_sandbox::host::plugin::Plugin;
@@ -140,10 +140,10 @@ export! {
         shell: *const Shell,
         fmt: *const c_char,
     ) -> *mut c_char {
-        let (Some(shell), Some(fmt)) = (borrow(shell), text(fmt)) else {
+        let (Some(shell), Some(fmt)) = (borrow(shell), bytes(fmt)) else {
             return fail(libc::EINVAL, std::ptr::null_mut());
         };
-        malloc_string(&render::render(&shell, &fmt))
+        malloc_string(&render::render(&shell, fmt.to_bytes()))
     }
 
     fn flux_shell_service_register(
@@ -220,13 +220,13 @@ export! {
         name: *const c_char,
         value: *const c_char,
     ) -> c_int {
-        let (Some(name), Some(value)) = (text(name), text(value)) else {
+        let (Some(name), Some(value)) = (text(name), bytes(value)) else {
             return fail(libc::EINVAL, -1);
         };
         if overwrite == 0 && (*cmd).has(&name) {
             return fail(libc::EEXIST, -1);
         }
-        (*cmd).setenv(&name, &value);
+        (*cmd).setenv(&name, value.to_bytes());
         0
     }
 
@@ -237,9 +237,13 @@ export! {
         value: *const c_char,
     ) -> c_int {
         let (Some(shell), Some(name), Some(value)) =
-            (borrow(shell), text(name), text(value))
+            (borrow(shell), text(name), bytes(value))
         else {
             return fail(libc::EINVAL, -1);
+        };
+        // Flux keeps it as JSON, which cannot hold other bytes.
+        let Ok(value) = value.into_string() else {
+            return fail(libc::ENOMEM, -1);
         };
         if overwrite != 0 || shell.getenv(&name).is_none() {
             shell.setenv(&name, &value);

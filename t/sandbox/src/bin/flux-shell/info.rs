@@ -4,6 +4,7 @@ use flux_sandbox::errno::Errno;
 use flux_sandbox::fields;
 use flux_sandbox::fields::Fields;
 use flux_sandbox::host::handle::Handle;
+use flux_sandbox::hostlist;
 use flux_sandbox::idset;
 use flux_sandbox::jobid::{self, Form};
 use serde_json::{Value, json};
@@ -26,7 +27,9 @@ pub(crate) struct Info {
     pub(crate) rank: usize,
     pub(crate) nodes: Vec<Node>,
     pub(crate) ntasks: u32,
+    /// This shell's host.
     pub(crate) hostname: String,
+    hosts: Vec<String>,
     pub(crate) uid: u32,
     pub(crate) owner: u32,
     pub(crate) verbose: i64,
@@ -59,6 +62,9 @@ impl Info {
             .iter()
             .position(|n| n.broker_rank == broker_rank)
             .ok_or(Errno(libc::ENOENT))?;
+        let nodelist = answer["R"].pointer("/execution/nodelist/0");
+        let hosts = nodelist.and_then(|list| hostlist::expand(list.as_str()?));
+        let hosts = hosts.ok_or(Errno(libc::EPROTO))?;
         let jobspec = answer["jobspec"].clone();
         let verbose = jobspec
             .pointer("/attributes/system/shell/options/verbose")
@@ -69,10 +75,8 @@ impl Info {
             rank,
             ntasks: next,
             nodes,
-            hostname: rustix::system::uname()
-                .nodename()
-                .to_string_lossy()
-                .into_owned(),
+            hostname: hosts.get(rank).cloned().ok_or(Errno(libc::EPROTO))?,
+            hosts,
             uid: rustix::process::getuid().as_raw(),
             owner,
             verbose: verbose.clamp(0, 2),
@@ -139,7 +143,7 @@ impl Info {
         let n = self.nodes.get(rank)?;
         Some(fields! {
             "id": rank,
-            "name": self.hostname,
+            "name": self.hosts.get(rank)?,
             "broker_rank": n.broker_rank,
             "ntasks": n.ntasks,
             "taskids": idset::format(n.first_task..n.first_task + n.ntasks),

@@ -202,7 +202,7 @@ fn start_tasks(shell: &Rc<Shell>) {
                 &format!("failed to initialize taskid={}", task.rank),
             );
         }
-        task.cmd.render_argv(|arg| render::render(shell, arg));
+        task.cmd.render_argv(|arg| render::render_text(shell, arg));
         if let Err(e) = task::start(shell, &task) {
             let code = match e.0 {
                 libc::EPERM | libc::EACCES => 126,

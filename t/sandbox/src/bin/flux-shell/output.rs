@@ -39,7 +39,7 @@ pub(crate) fn init(shell: &Rc<Shell>) -> Result<(), ()> {
     let path = |stream: &str| {
         let it = &option[stream];
         let path = it["path"].as_str().filter(|_| it["type"] == "file")?;
-        Some(render::render(shell, path))
+        Some(render::render_text(shell, path))
     };
     let stdout = path("stdout");
     let stderr = path("stderr").or_else(|| stdout.clone());

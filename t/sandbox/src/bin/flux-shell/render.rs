@@ -1,4 +1,5 @@
-//! Tags such as `{{tmpdir}}` in text. A tag that is not known stays as it is.
+//! Tags such as `{{tmpdir}}` in text of any bytes. A tag that is not known stays
+//! as it is.
 
 use std::rc::Rc;
 
@@ -11,29 +12,37 @@ use crate::log;
 use crate::shell::Shell;
 
 /// Replaces all tags that are known.
-pub(crate) fn render(shell: &Rc<Shell>, template: &str) -> String {
-    let mut out = String::new();
+pub(crate) fn render(shell: &Rc<Shell>, template: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
     let mut rest = template;
-    while let Some(start) = rest.find("{{") {
-        out.push_str(&rest[..start]);
-        let Some(len) = rest[start + 2..].find("}}") else {
+    while let Some(start) = find(rest, b"{{") {
+        out.extend(&rest[..start]);
+        let Some(len) = find(&rest[start + 2..], b"}}") else {
             log::error(&format!("mustache template error at pos={}", start + 2));
-            out.push_str(&rest[start..]);
+            out.extend(&rest[start..]);
             return out;
         };
         let tag = &rest[start + 2..start + 2 + len];
-        match value(shell, tag) {
-            Some(text) => out.push_str(&text),
-            None => {
-                out.push_str("{{");
-                out.push_str(tag);
-                out.push_str("}}");
-            }
+        match std::str::from_utf8(tag)
+            .ok()
+            .and_then(|tag| value(shell, tag))
+        {
+            Some(text) => out.extend(text.as_bytes()),
+            None => out.extend([b"{{", tag, b"}}"].concat()),
         }
         rest = &rest[start + 2 + len + 2..];
     }
-    out.push_str(rest);
+    out.extend(rest);
     out
+}
+
+/// The same for text of a job, which is UTF-8.
+pub(crate) fn render_text(shell: &Rc<Shell>, template: &str) -> String {
+    String::from_utf8_lossy(&render(shell, template.as_bytes())).into_owned()
+}
+
+fn find(bytes: &[u8], pair: &[u8; 2]) -> Option<usize> {
+    bytes.windows(2).position(|two| two == pair)
 }
 
 fn value(shell: &Rc<Shell>, tag: &str) -> Option<String> {

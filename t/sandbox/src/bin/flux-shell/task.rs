@@ -27,7 +27,7 @@ pub(crate) struct Cmd {
 
 impl Cmd {
     /// Sets a variable.
-    pub(crate) fn setenv(&self, name: &str, value: &str) {
+    pub(crate) fn setenv(&self, name: &str, value: &(impl AsRef<[u8]> + ?Sized)) {
         self.env
             .borrow_mut()
             .insert(name.to_owned(), wire::name(value));

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use flux_sandbox::broker::{Broker, Config, Knobs, Parent};
 use flux_sandbox::host::handle::Handle;
 use flux_sandbox::host::reactor::{self, Kind, Reactor, Watcher};
+use flux_sandbox::hostlist;
 
 use crate::args::{self, flag, with};
 use crate::boot::Boot;
@@ -23,6 +24,7 @@ const OPTIONS: &[args::Opt] = &[
     with('c', "config-path"),
     flag('v', "verbose"),
     with(' ', "test-rundir"),
+    with(' ', "test-hosts"),
 ];
 
 /// What a job's environment must not leak into an instance below it.
@@ -68,6 +70,8 @@ pub(crate) fn run(words: &[String]) -> Outcome {
             }
         }
     }
+    let hosts = given.get("test-hosts").map(|list| test_hosts(list, size));
+    let hosts = hosts.transpose()?;
     let refused = |e| Fail::new(format!("flux-start: boot: {e}"));
     let boot = match given.get("test-size") {
         None => Boot::from_env().map_err(refused)?,
@@ -76,8 +80,21 @@ pub(crate) fn run(words: &[String]) -> Outcome {
     };
     match boot {
         Some(boot) if boot.rank > 0 => boot.follow().map(|()| 0).map_err(refused),
-        boot => serve(size, attrs, boot, &given.operands),
+        boot => serve(size, hosts, attrs, boot, &given.operands),
     }
+}
+
+/// The names that the hosts of so many ranks pretend to have.
+fn test_hosts(list: &str, size: u32) -> Result<Vec<String>, Fail> {
+    let Some(hosts) = hostlist::expand(list) else {
+        let text = format!("flux-start: --test-hosts: invalid list: {list}");
+        return Err(Fail::new(text));
+    };
+    if hosts.len() != size as usize {
+        let text = "flux-start: --test-hosts: hostlist has incorrect size";
+        return Err(Fail::new(text));
+    }
+    Ok(hosts)
 }
 
 fn add_attr(attrs: &mut BTreeMap<String, String>, text: &str) -> Result<(), Fail> {
@@ -93,6 +110,7 @@ fn add_attr(attrs: &mut BTreeMap<String, String>, text: &str) -> Result<(), Fail
 /// code is that of the command.
 fn serve(
     size: u32,
+    hosts: Option<Vec<String>>,
     mut attrs: BTreeMap<String, String>,
     boot: Option<Boot>,
     command: &[String],
@@ -107,8 +125,15 @@ fn serve(
     let method = if size > 1 { "simple" } else { "single" };
     attrs.insert("broker.boot-method".to_owned(), method.to_owned());
     let reactor = Reactor::new();
+    let here = || {
+        rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned()
+    };
     let config = Config {
         size,
+        hosts: hosts.unwrap_or_else(|| vec![here(); size as usize]),
         rundir: rundir.clone(),
         shell: own.join("flux-shell"),
         attrs,
