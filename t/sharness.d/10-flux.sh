@@ -35,6 +35,19 @@ test_under_flux() {
 }
 BCAST_DROP="--bounding-set=-dac_override,-dac_read_search --inh-caps=-dac_override,-dac_read_search"
 
+# named_hosts HOSTLIST: options for test_under_flux, with which each broker takes
+# itself for another one of these hosts.
+named_hosts() {
+	cat >"$FLUX_BCAST_TEST_ROOT/hosts.toml" <<-EOT
+	[resource]
+	noverify = true
+	[[resource.config]]
+	hosts = "$1"
+	cores = "0-$(($(nproc) - 1))"
+	EOT
+	echo "--test-hosts=$1 --config-path=$FLUX_BCAST_TEST_ROOT/hosts.toml"
+}
+
 # run_timeout SECONDS COMMAND...: the exit status of COMMAND, or 154 when it had
 # to be stopped, which test_must_fail does not take for a refusal. COMMAND
 # cannot be a shell function. The signal is one that no command of Flux forwards

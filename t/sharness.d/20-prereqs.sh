@@ -3,6 +3,7 @@
 #   DAC       file permissions are enforced (see test_under_flux)
 #   TMPFS     may mount file systems (a file system of a few KiB can be made)
 #   NETNS     may make network namespaces
+#   STRACE    may trace processes, and have their system calls fail
 #   SPACE4G   4 GiB are free where the tests work, and what the next test file needs
 # shellcheck shell=sh
 
@@ -18,6 +19,10 @@ if mount -t tmpfs -o size=64k none "$probe" 2>/dev/null; then
 	test_set_prereq TMPFS
 fi
 rm -rf "$probe"
+
+TRACE_SYNC="strace --seccomp-bpf -f -qq -y -e signal=none -e trace=fsync,fdatasync"
+# shellcheck disable=SC2086 # several words
+$TRACE_SYNC -e inject=fsync:error=EIO -o /dev/null true 2>/dev/null && test_set_prereq STRACE
 
 unshare -n true 2>/dev/null && test_set_prereq NETNS
 
