@@ -607,7 +607,9 @@ enum flux_bcast_rank_state {
                                       them; its files are here; it has
                                       answered; it has removed all) */
     FLUX_BCAST_RANK_FAILED = 1,    /* it failed; nothing is changed there (but
-                                      for what flux_bcast_remove has removed) */
+                                      for what flux_bcast_remove has removed,
+                                      what was written in place, and directories
+                                      that were there and are filled up in part) */
     FLUX_BCAST_RANK_CANCELLED = 2, /* it was well, and gave up as others failed
                                       or the transfer was called off */
     FLUX_BCAST_RANK_UNKNOWN = 3,   /* lost while publishing: either way */

@@ -89,7 +89,8 @@ pub struct Placed {
 pub enum Outcome {
     /// It has the copies, one for each source.
     Done(Vec<Placed>),
-    /// It failed; nothing is changed there.
+    /// It failed; nothing is changed there, but for what was written in place and
+    /// directories that were there and are filled up in part.
     Failed(Failure),
     /// It was well and gave up because the transfer was called off; nothing is
     /// changed there.

@@ -1,9 +1,12 @@
-//! The commit: from staging to the final names.
+//! The commit: from staging to the final names. If it fails half-way, it is taken
+//! back as far as that can be done: what was created is removed, what was replaced
+//! is put back.
 
 use std::collections::HashSet;
 use std::os::fd::AsFd;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
+use std::path::PathBuf;
 
 use rustix::fs::AtFlags;
 use rustix::fs::CWD;
@@ -39,8 +42,9 @@ enum Outcome {
     Created,
     /// Another shell of the same transfer was first.
     Shared,
-    /// What was there was replaced.
-    Replaced,
+    /// What was there was replaced. It may have this name in the staging directory
+    /// now, until all is published.
+    Replaced(Option<PathBuf>),
     /// The file that was there was written to.
     Written,
     /// The directory that was there was filled up; these subdirectories had
@@ -54,6 +58,8 @@ struct Publisher<'a> {
     stage: &'a mut Stage,
     existing: Existing,
     sync: bool,
+    /// Something may still fail after a copy is published.
+    keep_replaced: bool,
 }
 
 impl Sink {
@@ -64,38 +70,59 @@ impl Sink {
             stage: &mut self.stage,
             existing: self.policy.existing,
             sync: self.policy.sync,
+            keep_replaced: self.policy.sync || self.copies.len() > 1,
         };
-        let mut created = Vec::new();
+        let mut done = Vec::new();
         let mut publish = || {
             let mut committed = Vec::with_capacity(self.copies.len());
             for copy in &self.copies {
                 let outcome = publisher.one(copy)?;
                 let name = Path::new(&copy.name);
                 let stat = at::lstat(publisher.place.fd(), name).on("stat", &copy.shown)?;
-                if outcome == Outcome::Created {
-                    created.push((name, stat));
-                }
                 committed.push(report(publisher.place, copy, &stat, &outcome));
+                done.push((name, stat, outcome));
             }
             if publisher.sync {
                 at::sync_dir(publisher.place.fd()).on("sync", &publisher.place.shown)?;
             }
             Ok(committed)
         };
-        let done = publish();
-        if done.is_err() {
-            for (name, stat) in created {
-                retract(&self.place, name, &stat);
+        let result = publish();
+        if result.is_err() {
+            for (name, stat, outcome) in done.into_iter().rev() {
+                retract(
+                    &self.place,
+                    self.stage.existing_dir(),
+                    name,
+                    &stat,
+                    &outcome,
+                );
             }
         }
-        done
+        result
     }
 }
 
-/// Removes a name that was created, if it is still what was put there.
-fn retract(place: &Place, name: &Path, ours: &Stat) {
-    if at::lstat(place.fd(), name).is_ok_and(|there| same_inode(ours, &there)) {
-        let _ = at::remove_all(place.fd(), name);
+/// Takes back what was done to a name, if it is still what was put there.
+fn retract(
+    place: &Place,
+    stage: Option<BorrowedFd<'_>>,
+    name: &Path,
+    ours: &Stat,
+    outcome: &Outcome,
+) {
+    if !at::lstat(place.fd(), name).is_ok_and(|there| same_inode(ours, &there)) {
+        return;
+    }
+    // Best effort: there is nobody to tell about a second failure.
+    match (outcome, stage) {
+        (Outcome::Created, _) => {
+            let _ = at::remove_all(place.fd(), name);
+        }
+        (Outcome::Replaced(Some(old)), Some(stage)) => {
+            let _ = rustix::fs::renameat(stage, old, place.fd(), name);
+        }
+        _ => {}
     }
 }
 
@@ -176,8 +203,11 @@ impl Publisher<'_> {
         let temp = self.stage.next_name();
         let dir = self.stage.dir(self.place.fd(), shown)?;
         make(dir, &temp).on("link", shown)?;
+        if self.keep_replaced && swap(dir, &temp, self.place.fd(), name, shown)? {
+            return Ok(Outcome::Replaced(Some(temp)));
+        }
         rustix::fs::renameat(dir, &temp, self.place.fd(), name).on("rename", shown)?;
-        Ok(Outcome::Replaced)
+        Ok(Outcome::Replaced(None))
     }
 
     fn file(&mut self, copy: &Copy, temp: &Temp) -> Result<Outcome, FileError> {
@@ -275,6 +305,30 @@ fn link(
             }
         }
     }
+}
+
+/// Exchanges a staged file and what has its final name. False, and nothing is done,
+/// where that cannot be.
+fn swap(
+    stage: BorrowedFd<'_>,
+    temp: &Path,
+    dir: BorrowedFd<'_>,
+    name: &Path,
+    shown: &Path,
+) -> Result<bool, FileError> {
+    let exchange = || rustix::fs::renameat_with(stage, temp, dir, name, RenameFlags::EXCHANGE);
+    match exchange() {
+        Ok(()) => {}
+        // A file system without it; or what was there is gone meanwhile.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOENT) => return Ok(false),
+        Err(errno) => return Err(FileError::new(errno, "rename", shown)),
+    }
+    // Renaming would have refused a directory, should one have come there.
+    let stat = at::lstat(stage, temp).on("rename", shown)?;
+    copy::check_replaceable(&stat, shown).inspect_err(|_| {
+        let _ = exchange();
+    })?;
+    Ok(true)
 }
 
 /// Moves to a name that is free.

@@ -68,6 +68,53 @@ fn an_aborted_transfer_changes_nothing() {
 }
 
 #[test]
+fn a_commit_that_fails_half_way_is_taken_back() {
+    for way in WAYS {
+        let tmp = tempfile::tempdir().unwrap();
+        let base = tmp.path();
+        std::fs::write(base.join("a"), "old").unwrap();
+        std::os::unix::fs::symlink("nowhere", base.join("b")).unwrap();
+        let before = base.join("a").metadata().unwrap().ino();
+        let mut three = in_memory("a", b"new");
+        three.inputs.extend(in_memory("b", b"new").inputs);
+        three.inputs.extend(in_memory("c", b"new").inputs);
+        three.inputs.extend(in_memory("d", b"new").inputs);
+        let mut source = Source::open(three).unwrap();
+        let policy = policy(Existing::Replace);
+        let mut sink = open(base, &Dest::default(), &policy, way).unwrap();
+        feed(&mut source, &mut sink, 4096).unwrap();
+        sink.prepare().unwrap();
+        std::fs::create_dir(base.join("d")).unwrap();
+        let refused = sink.commit().unwrap_err();
+        assert_eq!(refused.errno(), Errno::EISDIR);
+        assert_eq!(std::fs::read(base.join("a")).unwrap(), b"old");
+        assert_eq!(base.join("a").metadata().unwrap().ino(), before);
+        assert_eq!(base.join("b").read_link().unwrap(), Path::new("nowhere"));
+        assert_names(base, &["a", "b", "d"]);
+    }
+}
+
+#[test]
+fn what_is_replaced_is_gone_after_the_commit() {
+    for way in WAYS {
+        let tmp = tempfile::tempdir().unwrap();
+        std::fs::write(tmp.path().join("a"), "old").unwrap();
+        let mut two = in_memory("a", b"new");
+        two.inputs.extend(in_memory("b", b"new").inputs);
+        send(
+            two,
+            tmp.path(),
+            &Dest::default(),
+            &policy(Existing::Replace),
+            way,
+        )
+        .unwrap();
+        assert_eq!(std::fs::read(tmp.path().join("a")).unwrap(), b"new");
+        assert_names(tmp.path(), &["a", "b"]);
+    }
+}
+
+#[test]
 fn a_name_taken_during_the_transfer_is_refused_at_the_commit() {
     for way in WAYS {
         let tmp = tempfile::tempdir().unwrap();
