@@ -203,15 +203,16 @@ FLUX_BCAST_API int flux_bcast_opts_set_dest (flux_bcast_opts_t *opts,
  * nothing is left, are found when the transfer starts (EINVAL in the result).
  *
  * ranks: set of ranks (RFC 22), such as "0-3,7"; copied.  NULL: all ranks.
- * Returns: 0, or -1 with EINVAL (not a set, an empty set, or hosts are set).
+ * Returns: 0, or -1 with EINVAL (not a set, or an empty one).
  */
 FLUX_BCAST_API int flux_bcast_opts_set_ranks (flux_bcast_opts_t *opts,
                                               const char *ranks);
 
-/* Sets the hosts whose shells get the files.
+/* Sets the hosts whose shells get the files; with ranks, those of these ranks that
+ * are on these hosts.
  *
  * hosts: host list (RFC 29), such as "node[3-7]"; copied.  NULL: all hosts.
- * Returns: 0, or -1 with EINVAL (not a list, an empty list, or ranks are set).
+ * Returns: 0, or -1 with EINVAL (not a list, or an empty one).
  */
 FLUX_BCAST_API int flux_bcast_opts_set_hosts (flux_bcast_opts_t *opts,
                                               const char *hosts);

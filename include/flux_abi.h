@@ -1,7 +1,7 @@
 /* flux_abi.h - the part of Flux's C interface that flux-bcast uses
  *
  * These are our own declarations of facts that Flux's manual pages document:
- * just the types, constants and functions that this project calls.  The build
+ * just the types, constants and functions that this project and its tests use.  The build
  * makes its typed symbol tables from this file, so no installed Flux is needed
  * to compile, and every function is looked up at run time (src/ffi).
  *
@@ -113,8 +113,6 @@ int flux_get_rank (flux_t *h, uint32_t *rank);
 int flux_get_size (flux_t *h, uint32_t *size);
 flux_reactor_t *flux_get_reactor (flux_t *h);
 int flux_set_reactor (flux_t *h, flux_reactor_t *r);
-void *flux_aux_get (flux_t *h, const char *name);
-int flux_aux_set (flux_t *h, const char *name, void *aux, flux_free_f destroy);
 
 /* messages: flux_msg_encode(3), flux_request_decode(3), flux_respond(3) */
 const flux_msg_t *flux_msg_incref (const flux_msg_t *msg);

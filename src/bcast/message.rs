@@ -147,7 +147,7 @@ pub struct PlanRequest {
     /// The wanted ranks; none: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks: Option<IdSet>,
-    /// Wanted hosts (RFC 29 host list), instead of ranks.
+    /// Wanted hosts (RFC 29 host list); with ranks, only what both name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<String>,
     /// Ranks to leave out.

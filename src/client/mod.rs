@@ -6,6 +6,8 @@
 //! [`Driver`] does the rest. The eventlog is watched to the end, because a
 //! request to a shell that leaves in the wrong moment is answered by nobody.
 
+#![forbid(unsafe_code)]
+
 mod event;
 mod finder;
 pub mod gather;

@@ -18,7 +18,6 @@ use super::error::check_rc;
 use super::handle::Handle;
 use crate::errno::Errno;
 use crate::ffi::host;
-use crate::ffi::types::FLUX_ROLE_OWNER;
 use crate::ffi::types::flux_msg_t;
 
 /// A received message, kept by reference count.
@@ -82,14 +81,6 @@ impl Message {
         // SAFETY: a valid message and a place for the result.
         check_rc(unsafe { core.flux_msg_get_rolemask(self.raw(), &raw mut rolemask) })?;
         Ok(rolemask)
-    }
-
-    /// True if the sender owns the Flux instance.
-    ///
-    /// # Errors
-    /// As [`Message::rolemask`].
-    pub fn is_from_instance_owner(&self) -> Result<bool> {
-        Ok(self.rolemask()? & FLUX_ROLE_OWNER != 0)
     }
 
     /// Identifies the connection of the sender: equal for its requests and for

@@ -15,7 +15,6 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 
 use serde::Deserialize;
-use serde::Serialize;
 use serde_json::Value;
 
 use super::cstr;
@@ -154,21 +153,6 @@ impl Shell {
             Some(json) if rc > 0 => json.json().map(Some),
             _ => Ok(None),
         }
-    }
-
-    /// Sets a shell option for later readers, or removes it.
-    ///
-    /// # Errors
-    /// As `flux_shell_setopt(3)`.
-    pub fn setopt(self, name: &str, value: Option<&impl Serialize>) -> Result<()> {
-        let api = host::shell()?;
-        let cname = cstr::cstring(name)?;
-        let json = value.map(cstr::json_cstring).transpose()?;
-        let json = json.as_ref().map_or(ptr::null(), |json| json.as_ptr());
-        // SAFETY: the shell exists; C strings, or NULL to remove.
-        check_rc(unsafe { api.flux_shell_setopt(self.raw(), cname.as_ptr(), json) })
-            .map(drop)
-            .with_context(|| format!("set shell option {name}"))
     }
 
     /// What the shell knows of its job.

@@ -6,6 +6,8 @@
 //! disk through worker threads ([`writer`], [`reader`]), so that neither a slow
 //! disk nor a slow peer ever blocks the reactor.
 
+#![forbid(unsafe_code)]
+
 pub mod ask;
 pub mod direct;
 pub mod driver;

@@ -94,12 +94,12 @@ impl Inlet {
         kernel: &str,
         report: impl Fn(InletEvent) + 'static,
     ) -> Result<(Self, Offer)> {
-        let at = super::listen_at(kernel);
+        let at = super::addresses::listen_at(kernel);
         let listener = TcpListener::bind((at, 0))?;
         listener.set_nonblocking(true)?;
         let offer = Offer {
             port: listener.local_addr()?.port(),
-            addresses: super::addresses(at)?,
+            addresses: super::addresses::offered(at)?,
             secret: new_id()?,
         };
         let inner = Rc::new(RefCell::new(Inner {

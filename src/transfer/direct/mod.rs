@@ -15,16 +15,14 @@
 //! its window (the relay sees to that) and reads nothing more while credit is not
 //! taken from it; who feeds counts credit only for what it has sent (`Unpaid`).
 
+mod addresses;
 pub mod inlet;
 pub mod outlet;
 mod proof;
 
 use std::collections::VecDeque;
-use std::io;
-use std::net::IpAddr;
-use std::net::Ipv4Addr;
-use std::sync::OnceLock;
 
+pub use self::addresses::kernel;
 use crate::bcast::frame::HEADER_LEN;
 
 /// Bytes of a credit.
@@ -35,46 +33,6 @@ const TURN: usize = 1 << 20;
 
 /// Least room for a read.
 const ROOM: usize = 256 << 10;
-
-/// What two processes have in common if they run under one kernel; empty if it
-/// does not say.
-pub fn kernel() -> &'static str {
-    static ID: OnceLock<String> = OnceLock::new();
-    ID.get_or_init(|| {
-        std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
-            .map(|id| id.trim().to_owned())
-            .unwrap_or_default()
-    })
-}
-
-/// All addresses of this machine, as far as they can be had.
-fn own_addresses() -> Vec<IpAddr> {
-    let all = if_addrs::get_if_addrs().unwrap_or_default();
-    all.iter().map(if_addrs::Interface::ip).collect()
-}
-
-/// Where to listen for somebody who runs under `kernel`: nowhere else than on
-/// this machine, if it is this one.
-fn listen_at(other: &str) -> IpAddr {
-    if !other.is_empty() && other == kernel() {
-        Ipv4Addr::LOCALHOST.into()
-    } else {
-        Ipv4Addr::UNSPECIFIED.into()
-    }
-}
-
-/// The addresses by which others reach what listens at `at`.
-fn addresses(at: IpAddr) -> io::Result<Vec<IpAddr>> {
-    if !at.is_unspecified() {
-        return Ok(vec![at]);
-    }
-    let all = if_addrs::get_if_addrs()?;
-    let all = all.iter().filter(|one| !one.is_loopback());
-    Ok(all
-        .map(if_addrs::Interface::ip)
-        .filter(IpAddr::is_ipv4)
-        .collect())
-}
 
 /// The costs of what was sent and is not yet credited, oldest first.
 #[derive(Debug, Default)]
@@ -247,16 +205,5 @@ mod tests {
             unpaid.sent(4160);
             assert!(unpaid.take(&said.to_le_bytes()).is_err(), "{said}");
         }
-    }
-
-    #[test]
-    fn nothing_but_this_machine_hears_of_its_own_shells() {
-        assert_eq!(listen_at(kernel()), IpAddr::from([127, 0, 0, 1]));
-        assert!(listen_at("another").is_unspecified());
-        assert!(listen_at("").is_unspecified());
-        assert_eq!(
-            addresses([127, 0, 0, 1].into()).unwrap(),
-            [IpAddr::from([127, 0, 0, 1])]
-        );
     }
 }

@@ -6,7 +6,6 @@ use std::fmt;
 use std::io;
 use std::io::Read;
 use std::io::Write;
-use std::net::IpAddr;
 use std::net::SocketAddr;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -22,6 +21,8 @@ use rustix::net::SocketType;
 use super::CREDIT_LEN;
 use super::TURN;
 use super::Unpaid;
+use super::addresses;
+use super::addresses::to_try;
 use super::inlet::is_later;
 use super::proof::ANSWER_LEN;
 use super::proof::By;
@@ -40,9 +41,6 @@ use crate::transfer::new_id;
 
 /// How long an address is tried, proofs included.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// Most addresses that are tried, whatever is offered.
-const ADDRESSES: usize = 8;
 
 /// What the owner hears.
 #[derive(Debug)]
@@ -126,7 +124,7 @@ impl Outlet {
         let inner = Rc::new_cyclic(|me| {
             RefCell::new(Inner {
                 reactor,
-                addresses: to_try(offer, &super::own_addresses()),
+                addresses: to_try(offer, &addresses::own()),
                 secret: offer.secret,
                 stall,
                 state: State::Untried,
@@ -446,64 +444,8 @@ impl Inner {
     }
 }
 
-/// The addresses that are to be tried, the first one last. Whoever offers them
-/// must not make us knock at any number of doors. What is an address of this
-/// machine as well, as those of bridges for containers often are, leads to nobody
-/// else; loopback is offered only by those who run here.
-fn to_try(offer: &Offer, own: &[IpAddr]) -> Vec<SocketAddr> {
-    let sensible = |ip: &&IpAddr| {
-        !ip.is_unspecified() && !ip.is_multicast() && (ip.is_loopback() || !own.contains(ip))
-    };
-    let some = offer
-        .addresses
-        .iter()
-        .filter(sensible)
-        .take(ADDRESSES)
-        .map(|ip| SocketAddr::new(*ip, offer.port));
-    let mut some: Vec<_> = some.collect();
-    some.reverse();
-    some
-}
-
 impl fmt::Debug for Outlet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Outlet").finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn offer(addresses: &[&str]) -> Offer {
-        Offer {
-            port: 4000,
-            addresses: addresses.iter().map(|ip| ip.parse().unwrap()).collect(),
-            secret: TransferId::from_bytes([1; 16]),
-        }
-    }
-
-    #[test]
-    fn few_addresses_are_tried_in_order() {
-        let ips: Vec<String> = (0..1000).map(|n| format!("10.0.{}.1", n % 250)).collect();
-        let ips: Vec<&str> = ips.iter().map(String::as_str).collect();
-        let tried = to_try(&offer(&ips), &[]);
-        assert_eq!(tried.len(), ADDRESSES);
-        assert_eq!(tried.last(), Some(&"10.0.0.1:4000".parse().unwrap()));
-    }
-
-    #[test]
-    fn what_leads_to_nobody_else_is_not_tried() {
-        let own = ["172.17.0.1".parse().unwrap(), "127.0.0.1".parse().unwrap()];
-        let offer = offer(&[
-            "172.17.0.1",
-            "0.0.0.0",
-            "224.0.0.1",
-            "10.0.0.1",
-            "127.0.0.1",
-        ]);
-        let tried = to_try(&offer, &own);
-        let expected = ["127.0.0.1:4000", "10.0.0.1:4000"].map(|at| at.parse().unwrap());
-        assert_eq!(tried, expected);
     }
 }

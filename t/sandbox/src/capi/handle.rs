@@ -1,11 +1,10 @@
 //! `flux_open` and what belongs to a handle.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int};
 use std::rc::Rc;
 
 use super::{borrow, fail, give, status, take, text};
 use crate::errno::Errno;
-use crate::host::aux::Free;
 use crate::host::handle::Handle;
 use crate::host::reactor::Reactor;
 
@@ -75,27 +74,5 @@ crate::export! {
             return fail(libc::EINVAL, -1);
         };
         status(h.set_reactor(r))
-    }
-
-    fn flux_aux_get(h: *const Handle, name: *const c_char) -> *mut c_void {
-        let Some(h) = borrow(h).filter(|_| !name.is_null()) else {
-            return fail(libc::EINVAL, std::ptr::null_mut());
-        };
-        h.aux
-            .get(CStr::from_ptr(name).to_bytes())
-            .unwrap_or_else(|e| fail(e.0, std::ptr::null_mut()))
-    }
-
-    fn flux_aux_set(
-        h: *const Handle,
-        name: *const c_char,
-        aux: *mut c_void,
-        destroy: Option<Free>,
-    ) -> c_int {
-        let Some(h) = borrow(h) else {
-            return fail(libc::EINVAL, -1);
-        };
-        let name = (!name.is_null()).then(|| CStr::from_ptr(name).to_bytes());
-        status(h.aux.set(name, aux, destroy))
     }
 }

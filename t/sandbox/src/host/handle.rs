@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use crate::errno::Errno;
-use crate::host::aux::Aux;
 use crate::host::dispatch::Dispatch;
 use crate::host::reactor::{POLLERR, POLLIN, Reactor};
 use crate::wire::{self, Message, NODEID_ANY};
@@ -40,8 +39,6 @@ pub struct Handle {
     pub is_clone: bool,
     reactor: RefCell<Option<Rc<Reactor>>>,
     dispatch: OnceCell<Rc<Dispatch>>,
-    /// What users attached.
-    pub aux: Aux,
     refs: Cell<u32>,
 }
 
@@ -80,7 +77,6 @@ impl Handle {
             is_clone,
             reactor: RefCell::new(None),
             dispatch: OnceCell::new(),
-            aux: Aux::default(),
             refs: Cell::new(1),
         })
     }
@@ -99,11 +95,10 @@ impl Handle {
     pub fn decref(&self) {
         let left = self.refs.get().saturating_sub(1);
         self.refs.set(left);
-        if left == 0 {
-            self.aux.destroy();
-            if let Some(d) = self.dispatch.get() {
-                d.shut_down();
-            }
+        if left == 0
+            && let Some(d) = self.dispatch.get()
+        {
+            d.shut_down();
         }
     }
 
