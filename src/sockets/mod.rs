@@ -4,7 +4,9 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admission;
 pub mod dial;
+pub mod lookup;
 pub mod owner;
 
 use crate::pmi::ConnId;

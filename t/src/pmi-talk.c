@@ -2,6 +2,7 @@
  *
  * Usage: pmi-talk [WORD...]
  *
+ * PMI_FROM in the environment is the address to connect from.
  * Each WORD is sent as a line, and one line of reply is printed.  Special ones:
  *   @id N      send cmd=initack pmiid=N and print the four lines of reply
  *   @hello     the same with PMI_ID
@@ -43,7 +44,7 @@ static void die (const char *what)
 
 static void dial (void)
 {
-    const char *port = getenv ("PMI_PORT");
+    const char *port = getenv ("PMI_PORT"), *from = getenv ("PMI_FROM");
     char host[64];
     int number, one = 1;
     struct sockaddr_in addr = { .sin_family = AF_INET };
@@ -54,8 +55,15 @@ static void dial (void)
         exit (2);
     }
     addr.sin_port = htons (number);
-    if ((fd = socket (AF_INET, SOCK_STREAM, 0)) < 0
-        || connect (fd, (struct sockaddr *)&addr, sizeof (addr)) < 0)
+    if ((fd = socket (AF_INET, SOCK_STREAM, 0)) < 0)
+        die ("socket");
+    if (from) {
+        struct sockaddr_in here = { .sin_family = AF_INET };
+        if (inet_pton (AF_INET, from, &here.sin_addr) != 1
+            || bind (fd, (struct sockaddr *)&here, sizeof (here)) < 0)
+            die (from);
+    }
+    if (connect (fd, (struct sockaddr *)&addr, sizeof (addr)) < 0)
         die ("connect");
     setsockopt (fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof (one));
 }

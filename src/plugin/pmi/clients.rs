@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::net::TcpStream;
 use std::time::Duration;
 
 use super::Inner;
@@ -16,7 +15,7 @@ use crate::pmi::Action;
 use crate::pmi::ConnId;
 use crate::sockets::Input;
 use crate::sockets::Output;
-use crate::sockets::owner;
+use crate::sockets::admission::Refusal;
 
 /// How long no client is accepted when descriptors have run out.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -59,7 +58,7 @@ impl Inner {
         // A bounded number, so that a flood does not keep the reactor busy.
         for _ in 0..64 {
             let accepted = self.sockets.borrow_mut().accept(|stream, peer| {
-                let admitted = self.admit(stream, peer);
+                let admitted = self.admission.admit(stream, peer);
                 if let Err(reason) = &admitted {
                     self.refused(peer, reason);
                 }
@@ -97,22 +96,8 @@ impl Inner {
         watches.pause = TimerWatcher::new(self.reactor, PAUSE, None, resume).ok();
     }
 
-    fn admit(&self, stream: &TcpStream, peer: SocketAddr) -> std::result::Result<(), String> {
-        if !self.options.uid_check {
-            return Ok(());
-        }
-        let here = stream.local_addr().map_err(|error| error.to_string())?;
-        let uid = owner::uid(peer, here).map_err(|error| error.to_string())?;
-        let mine = rustix::process::geteuid().as_raw();
-        if uid == mine {
-            Ok(())
-        } else {
-            Err(format!("it belongs to uid {uid}"))
-        }
-    }
-
     /// Logs a refusal, but does not let strangers fill the log.
-    fn refused(&self, peer: SocketAddr, reason: &str) {
+    fn refused(&self, peer: SocketAddr, reason: &Refusal) {
         let count = self.refusals.get().saturating_add(1);
         self.refusals.set(count);
         if count <= REFUSALS {

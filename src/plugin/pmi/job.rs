@@ -1,6 +1,9 @@
 //! What the provider must know of its job, as the shell tells it.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use rustix::rand::GetRandomFlags;
 
@@ -10,12 +13,17 @@ use crate::flux::error::Context;
 use crate::flux::error::Error;
 use crate::flux::error::Result;
 use crate::flux::shell::Shell;
+use crate::hostlist;
 use crate::idset::IdSet;
 use crate::pmi::BATCH_BYTES;
 use crate::pmi::Config;
 use crate::pmi::Ids;
 use crate::pmi::Limits;
 use crate::pmi::mapping;
+use crate::sockets::lookup::lookup;
+
+/// How long the start of a job may wait for names of hosts to be looked up.
+const LOOKUP: Duration = Duration::from_secs(10);
 
 /// The shells of the job and who runs where.
 #[derive(Debug)]
@@ -82,7 +90,7 @@ impl Job {
             .map(|(rank, _)| rank)
             .collect();
         let mut failed = None;
-        let ids = Ids::new(options.id, size, options.lanes, &local, || {
+        let ids = Ids::new(options.ids(), size, options.lanes, &local, || {
             random().unwrap_or_else(|error| {
                 // Any number, so that the search ends; it is not used.
                 let count = failed.as_ref().map_or(0, |(count, _)| count + 1);
@@ -104,6 +112,27 @@ impl Job {
             groups: options.pmi12,
             limits: Limits::for_size(size),
         })
+    }
+
+    /// The addresses of the job's hosts, from which clients may come. Waits a
+    /// while for names to be looked up.
+    pub(super) fn addresses(&self, shell: Shell) -> Result<BTreeSet<IpAddr>> {
+        let found = lookup(&self.hosts, LOOKUP).context("pmi-port: look up hosts")?;
+        let own = usize::try_from(self.shell_rank)
+            .ok()
+            .and_then(|rank| self.hosts.get(rank));
+        let unknown: Vec<&String> = found
+            .iter()
+            .filter(|(name, addrs)| !addrs.iter().any(IpAddr::is_ipv4) && Some(*name) != own)
+            .map(|(name, _)| name)
+            .collect();
+        if !unknown.is_empty() {
+            shell.log_as(super::COMPONENT).warn(format_args!(
+                "{} cannot be resolved here within {LOOKUP:?}: clients from there are refused",
+                hostlist::fold(&unknown)
+            ));
+        }
+        Ok(found.into_values().flatten().collect())
     }
 
     /// The keys that the shell's own provider has too.
@@ -163,7 +192,7 @@ fn random() -> Result<u32> {
 /// address and do not resolve names well.
 pub(super) fn port(addr: SocketAddr) -> String {
     let ip = if addr.ip().is_unspecified() {
-        std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST)
+        IpAddr::V4(std::net::Ipv4Addr::LOCALHOST)
     } else {
         addr.ip()
     };

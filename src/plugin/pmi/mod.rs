@@ -10,6 +10,7 @@ mod options;
 
 use std::cell::Cell;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::collections::HashMap;
 use std::collections::VecDeque;
 use std::ffi::CStr;
@@ -39,6 +40,7 @@ use crate::pmi::Level;
 use crate::pmi::Provider;
 use crate::sockets::Output;
 use crate::sockets::Sockets;
+use crate::sockets::admission::Admission;
 
 /// The name under which the provider logs.
 const COMPONENT: &CStr = c"pmi-port";
@@ -64,6 +66,7 @@ struct Inner {
     handle: Handle,
     reactor: Reactor,
     options: Options,
+    admission: Admission,
     job: Job,
     ids: Ids,
     port: String,
@@ -94,6 +97,13 @@ impl Pmi {
         };
         let job = Job::read(shell)?;
         let config = job.config(shell, &options)?;
+        let hosts = if options.is_open() {
+            job.addresses(shell)?
+        } else {
+            BTreeSet::new()
+        };
+        let admission = Admission::new(options.uid_check, hosts)
+            .context("pmi-port: list the addresses of this machine")?;
         let sockets = Sockets::listen(SocketAddrV4::new(options.bind, 0))
             .with_context(|| format!("pmi-port: listen on {}", options.bind))?;
         let port = job::port(sockets.local_addr()?);
@@ -105,6 +115,7 @@ impl Pmi {
             handle,
             reactor,
             options,
+            admission,
             job,
             ids: config.ids.clone(),
             port,

@@ -24,7 +24,8 @@ const SIMPLE: [&str; 3] = ["simple", "pmi1", "pmi2"];
 pub(crate) struct Options {
     /// Address to listen on; tasks must be able to reach it.
     pub(crate) bind: Ipv4Addr,
-    pub(crate) id: IdPolicy,
+    /// How ids are chosen, if the user has said so; see [`Options::ids`].
+    pub(crate) id: Option<IdPolicy>,
     pub(crate) lanes: u32,
     /// Leave out the keys that say where ranks run.
     pub(crate) nomap: bool,
@@ -43,7 +44,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             bind: Ipv4Addr::LOCALHOST,
-            id: IdPolicy::Rank,
+            id: None,
             lanes: 8,
             nomap: false,
             k: 2,
@@ -121,12 +122,40 @@ fn parse(list: &Value, object: Option<&Value>) -> std::result::Result<Option<Opt
             return Err(format!("option pmi-port={other}: use pmi-port.KEY=VALUE"));
         }
     }
+    options.check()?;
     Ok(Some(options))
 }
 
 const KNOWN: &str = "bind, id, lanes, nomap, k, handshake-timeout, uid-check, pmi12";
 
 impl Options {
+    /// Other hosts can connect.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.bind.is_loopback()
+    }
+
+    /// How ids are chosen. Where other hosts can connect, nothing but a secret
+    /// tells a rank from anybody else there.
+    pub(crate) fn ids(&self) -> IdPolicy {
+        match self.id {
+            Some(policy) => policy,
+            None if self.is_open() => IdPolicy::Random,
+            None => IdPolicy::Rank,
+        }
+    }
+
+    /// Refuses what does not go together.
+    fn check(&self) -> std::result::Result<(), String> {
+        if self.is_open() && self.ids() != IdPolicy::Random {
+            return Err(format!(
+                "option pmi-port.id=rank: anybody could guess ids where other hosts can \
+                 connect, as with pmi-port.bind={}: use id=random or a bind address of 127.*",
+                self.bind
+            ));
+        }
+        Ok(())
+    }
+
     fn set(&mut self, key: &str, value: &Value) -> std::result::Result<(), String> {
         match key {
             "bind" => {
@@ -136,11 +165,11 @@ impl Options {
                     .map_err(|_| format!("'{text}' is not a numeric IPv4 address"))?;
             }
             "id" => {
-                self.id = match text(value)?.as_str() {
+                self.id = Some(match text(value)?.as_str() {
                     "rank" => IdPolicy::Rank,
                     "random" => IdPolicy::Random,
                     other => return Err(format!("'{other}' is neither rank nor random")),
-                };
+                });
             }
             "lanes" => self.lanes = number(value, 1024)?,
             "k" => self.k = number(value, u32::MAX)?,
@@ -246,7 +275,7 @@ mod tests {
             options.unwrap().unwrap(),
             Options {
                 bind: Ipv4Addr::new(10, 0, 0, 1),
-                id: IdPolicy::Random,
+                id: Some(IdPolicy::Random),
                 lanes: 3,
                 nomap: true,
                 k: 16,
@@ -256,6 +285,54 @@ mod tests {
                 beside_simple: false,
             }
         );
+    }
+
+    #[test]
+    fn where_other_hosts_can_connect_ids_are_secret() {
+        let ids = |object: Value| read("port", object).map(|options| options.unwrap().ids());
+        assert_eq!(ids(json!({})), Ok(IdPolicy::Rank));
+        for bind in ["127.0.0.1", "127.0.0.2", "127.255.255.254"] {
+            assert_eq!(ids(json!({"bind": bind})), Ok(IdPolicy::Rank));
+            assert_eq!(ids(json!({"bind": bind, "id": "rank"})), Ok(IdPolicy::Rank));
+            assert_eq!(
+                ids(json!({"bind": bind, "id": "random"})),
+                Ok(IdPolicy::Random)
+            );
+        }
+        for bind in ["0.0.0.0", "192.0.2.1", "128.0.0.1", "10.0.0.1"] {
+            assert_eq!(ids(json!({"bind": bind})), Ok(IdPolicy::Random));
+            assert_eq!(
+                ids(json!({"id": "random", "bind": bind})),
+                Ok(IdPolicy::Random)
+            );
+            for check in ["on", "off"] {
+                let object = json!({"id": "rank", "bind": bind, "uid-check": check});
+                let error = ids(object).unwrap_err();
+                assert!(error.starts_with("option pmi-port.id=rank: "), "{error}");
+                assert!(error.contains(bind), "{error}");
+            }
+        }
+    }
+
+    /// The manual page must name exactly the options that there are.
+    #[test]
+    fn the_manual_page_has_the_same_options() {
+        let page = include_str!("../../bin/flux-pmi-port/flux-pmi-port.1").replace("\\-", "-");
+        let documented: std::collections::BTreeSet<&str> = page
+            .lines()
+            .skip_while(|line| *line != ".SS In a job")
+            .skip(1)
+            .take_while(|line| !line.starts_with(".S"))
+            .filter_map(|line| line.strip_prefix(".B"))
+            .filter_map(|line| line.split_once(' '))
+            .filter_map(|(_, words)| words.split(['=', ' ']).next())
+            .collect();
+        let known: std::collections::BTreeSet<&str> = KNOWN.split(", ").collect();
+        assert_eq!(documented, known);
+        for name in known {
+            let error = Options::default().set(name, &json!([])).unwrap_err();
+            assert!(!error.contains("unknown"), "{name}: {error}");
+        }
     }
 
     #[test]

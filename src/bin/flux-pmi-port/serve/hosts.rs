@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::net::Ipv4Addr;
 use std::net::SocketAddr;
-use std::net::ToSocketAddrs;
 use std::net::UdpSocket;
 
 use flux_bcast::errno::reason;
 use flux_bcast::hostlist;
+use flux_bcast::sockets::lookup::addresses;
 
 use crate::output;
 
@@ -82,7 +82,7 @@ impl Hosts {
             return Ok(Ipv4Addr::LOCALHOST);
         };
         let hint = "give --bind";
-        let to = resolve(first)
+        let to = addresses(first)
             .into_iter()
             .find(IpAddr::is_ipv4)
             .ok_or_else(|| format!("host {first} has no IPv4 address: {hint}"))?;
@@ -102,7 +102,7 @@ impl Hosts {
         let mut all: BTreeSet<IpAddr> = more.iter().copied().collect();
         let distinct: BTreeSet<&String> = self.names.iter().collect();
         for name in distinct {
-            let found = resolve(name);
+            let found = addresses(name);
             if found.is_empty() && more.is_empty() {
                 output::note(&format!(
                     "host {name} has no address here, so its clients are refused; see --allow"
@@ -112,13 +112,6 @@ impl Hosts {
         }
         all
     }
-}
-
-fn resolve(name: &str) -> Vec<IpAddr> {
-    (name, 0)
-        .to_socket_addrs()
-        .map(|addrs| addrs.map(|addr| addr.ip()).collect())
-        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use flux_bcast::pmi::Limits;
 use flux_bcast::pmi::Provider;
 use flux_bcast::pmi::mapping;
 use flux_bcast::sockets::Sockets;
+use flux_bcast::sockets::admission::Admission;
 use rustix::rand::GetRandomFlags;
 
 use self::hosts::Hosts;
@@ -74,7 +75,9 @@ pub(crate) fn run(args: Serve) -> Result<(), Failed> {
         hostlist: hosts.text(),
         secret,
     };
-    let mut server = Server::new(&args, provider, sockets, hosts.addresses(&args.allow))?;
+    let admission = Admission::new(!args.no_uid_check, hosts.addresses(&args.allow))
+        .map_err(|error| Failed::Error(format!("list own addresses: {}", reason(&error))))?;
+    let mut server = Server::new(&args, provider, sockets, admission)?;
     if args.script {
         server.start(launch.script(&args)?, None)?;
     } else {

@@ -8,9 +8,6 @@ use std::io::PipeReader;
 use std::io::PipeWriter;
 use std::io::Read;
 use std::io::Write;
-use std::net::IpAddr;
-use std::net::SocketAddr;
-use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ChildStdin;
 use std::process::ExitStatus;
@@ -30,7 +27,8 @@ use flux_bcast::pmi::Provider;
 use flux_bcast::sockets::Input;
 use flux_bcast::sockets::Output;
 use flux_bcast::sockets::Sockets;
-use flux_bcast::sockets::owner;
+use flux_bcast::sockets::admission::Admission;
+use flux_bcast::sockets::admission::Refusal;
 use rustix::event::PollFd;
 use rustix::event::PollFlags;
 use rustix::event::Timespec;
@@ -71,7 +69,7 @@ pub(super) struct Server<'a> {
     args: &'a Serve,
     provider: Provider,
     sockets: Sockets,
-    allowed: BTreeSet<IpAddr>,
+    admission: Admission,
     children: Vec<Running>,
     ended: (Sender<Ended>, Receiver<Ended>),
     /// A byte wakes the loop: a command has ended.
@@ -89,7 +87,7 @@ impl<'a> Server<'a> {
         args: &'a Serve,
         provider: Provider,
         sockets: Sockets,
-        allowed: BTreeSet<IpAddr>,
+        admission: Admission,
     ) -> Result<Self, Failed> {
         let wake = std::io::pipe()
             .map_err(|error| Failed::Error(format!("pipe: {}", reason(&error))))?;
@@ -97,7 +95,7 @@ impl<'a> Server<'a> {
             args,
             provider,
             sockets,
-            allowed,
+            admission,
             children: Vec::new(),
             ended: crossbeam_channel::unbounded(),
             wake,
@@ -254,11 +252,15 @@ impl<'a> Server<'a> {
 
     fn accept(&mut self) {
         for _ in 0..64 {
-            let (allowed, check) = (&self.allowed, !self.args.no_uid_check);
+            let admission = &self.admission;
             let accepted = self.sockets.accept(|stream, peer| {
-                let admitted = admit(allowed, check, stream, peer);
+                let admitted = admission.admit(stream, peer);
                 if let Err(reason) = &admitted {
-                    output::note(&format!("refused a client from {peer}: {reason}"));
+                    let hint = match reason {
+                        Refusal::Elsewhere => "; see --allow",
+                        _ => "",
+                    };
+                    output::note(&format!("refused a client from {peer}: {reason}{hint}"));
                 }
                 admitted.is_ok()
             });
@@ -380,35 +382,6 @@ fn code(status: ExitStatus) -> u8 {
         .code()
         .unwrap_or_else(|| 128 + status.signal().unwrap_or(127));
     u8::try_from(code).unwrap_or(255)
-}
-
-/// Clients on this machine must belong to this user, others come from a host
-/// of ours. They still have to know the id of a rank.
-fn admit(
-    allowed: &BTreeSet<IpAddr>,
-    check: bool,
-    stream: &TcpStream,
-    peer: SocketAddr,
-) -> Result<(), String> {
-    let here = stream.local_addr().map_err(|error| error.to_string())?;
-    let local = peer.ip().is_loopback() || peer.ip() == here.ip();
-    if local && !check {
-        return Ok(());
-    }
-    if local {
-        let uid = owner::uid(peer, here).map_err(|error| error.to_string())?;
-        let mine = rustix::process::geteuid().as_raw();
-        return if uid == mine {
-            Ok(())
-        } else {
-            Err(format!("it belongs to uid {uid}"))
-        };
-    }
-    if allowed.contains(&peer.ip()) {
-        Ok(())
-    } else {
-        Err("not a host of ours; see --allow".to_owned())
-    }
 }
 
 /// Copies output line by line, so that lines of ranks do not mix.
