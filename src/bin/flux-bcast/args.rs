@@ -304,7 +304,11 @@ fn fsd(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manual;
     use clap::CommandFactory;
+    use flux_bcast::bcast::message::Tuning;
+
+    const PAGE: &str = include_str!("flux-bcast.1");
 
     fn parse(line: &str) -> Args {
         Args::try_parse_from(std::iter::once("flux bcast").chain(line.split_whitespace()))
@@ -350,24 +354,28 @@ mod tests {
     /// The manual page must name exactly the options that there are.
     #[test]
     fn the_manual_page_has_the_same_options() {
-        let page = include_str!("flux-bcast.1").replace("\\-", "-");
-        let documented: std::collections::BTreeSet<&str> = page
-            .lines()
-            .skip_while(|line| !line.starts_with(".SH OPTIONS"))
-            .skip(1)
-            .take_while(|line| !line.starts_with(".SH"))
-            .filter(|line| line.starts_with(".BR -") || line.starts_with(".B -"))
-            .flat_map(|line| line.split([' ', ',', '=', '[']))
-            .filter(|word| word.starts_with('-') && word.len() > 1)
-            .collect();
-        let command = Args::command();
-        let mut known = std::collections::BTreeSet::new();
-        for arg in command.get_arguments().filter(|arg| !arg.is_positional()) {
-            known.extend(arg.get_long().map(|long| format!("--{long}")));
-            known.extend(arg.get_short().map(|short| format!("-{short}")));
+        let documented = manual::documented(PAGE, ".SH OPTIONS");
+        assert_eq!(documented, manual::known(&Args::command()));
+    }
+
+    /// Help and page tell the numbers that are in force.
+    #[test]
+    fn the_defaults_that_are_told_are_true() {
+        let tuning = Tuning::default();
+        let help = super::super::help::text();
+        for (option, bytes) in [
+            ("chunk", u64::from(tuning.chunk)),
+            ("batch", u64::from(tuning.batch)),
+            ("window", tuning.window),
+        ] {
+            let told = format!("(default {}k)", bytes / 1024);
+            let start = format!("      --{option}=");
+            let line = help.lines().find(|line| line.starts_with(&start)).unwrap();
+            assert!(line.ends_with(&told), "{line}");
+            let entry = format!(".BR \\-\\-{option} =\\fISIZE\\fR\n");
+            let (_, text) = PAGE.split_once(&entry).unwrap();
+            let (text, _) = text.split_once(".TP").unwrap();
+            assert!(text.contains(&told), "--{option}: {text}");
         }
-        let known: std::collections::BTreeSet<&str> =
-            known.iter().map(String::as_str).collect();
-        assert_eq!(documented, known);
     }
 }

@@ -6,6 +6,9 @@ mod dry;
 mod enclosing;
 mod help;
 mod listing;
+#[cfg(test)]
+#[path = "../shared/manual.rs"]
+mod manual;
 mod meaning;
 mod output;
 #[path = "../shared/plain.rs"]

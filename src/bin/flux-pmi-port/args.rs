@@ -153,11 +153,22 @@ fn some_time(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manual;
     use clap::CommandFactory;
 
     #[test]
     fn the_definitions_are_consistent() {
         Args::command().debug_assert();
+    }
+
+    /// The manual page must name exactly the options that there are.
+    #[test]
+    fn the_manual_page_has_the_same_options() {
+        let page = include_str!("flux-pmi-port.1");
+        for command in Args::command().get_subcommands() {
+            let documented = manual::documented(page, &format!(".SS {}", command.get_name()));
+            assert_eq!(documented, manual::known(command), "{}", command.get_name());
+        }
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! `check`: is the provider at `PMI_PORT` one that clients get along with?
 
+use std::io::ErrorKind;
 use std::net::TcpStream;
 
 use flux_bcast::errno::reason;
+use flux_bcast::pmi::client;
 use flux_bcast::pmi::client::Client;
 use flux_bcast::pmi::client::Reply;
 
@@ -21,7 +23,13 @@ pub(crate) fn run(args: &Check) -> Result<(), Failed> {
     stream
         .set_read_timeout(Some(args.timeout))
         .map_err(|error| lost(&reason(&error)))?;
-    let client = Client::handshake(stream, id).map_err(|error| lost(&error))?;
+    let ended = |error: client::Error| match error {
+        client::Error::Io(error) if error.kind() == ErrorKind::WouldBlock => {
+            Failed::Error(format!("no answer within {:?}; see --timeout", args.timeout))
+        }
+        error => lost(&error),
+    };
+    let client = Client::handshake(stream, id).map_err(ended)?;
     let mut talk = Talk {
         client,
         quiet: args.quiet,
@@ -31,7 +39,7 @@ pub(crate) fn run(args: &Check) -> Result<(), Failed> {
         "rank {} of {}",
         talk.client.rank, talk.client.size
     ));
-    talk.all(args.barrier).map_err(|error| lost(&error))?;
+    talk.all(args.barrier).map_err(ended)?;
     match talk.deviations {
         0 => Ok(()),
         n => Err(Failed::Error(format!(

@@ -5,6 +5,9 @@ mod args;
 mod check;
 mod exec;
 mod identity;
+#[cfg(test)]
+#[path = "../shared/manual.rs"]
+mod manual;
 mod output;
 #[path = "../shared/plain.rs"]
 mod plain;
