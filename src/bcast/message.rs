@@ -1,14 +1,39 @@
 //! Control messages: JSON, small, with one version number at the opening.
 //!
 //! The client speaks to the first shell exactly as a shell speaks to the ones
-//! it feeds. Methods of the shell's service (`<uid>-shell-<jobid>`):
+//! it feeds. Methods of the shell's service (`<uid>-shell-<jobid>`), all of them:
 //!
-//! | method         | request        | answer                                   |
-//! |----------------|----------------|------------------------------------------|
-//! | `bcast.plan`   | [`PlanRequest`]| [`Plan`]                                 |
-//! | `bcast.open`   | [`Open`]       | stream of [`Up`], ends after `Up::Done`  |
-//! | `bcast.data`   | a frame        | empty, when the frame is used up: credit |
-//! | `bcast.ctl`    | [`Ctl`]        | empty                                    |
+//! | method             | request         | answer                                     |
+//! |--------------------|-----------------|--------------------------------------------|
+//! | `bcast.plan`       | [`PlanRequest`] | [`Plan`]                                   |
+//! | `bcast.open`       | [`Open`]        | stream of [`Up`], ends after [`Up::Done`]  |
+//! | `bcast.data`       | a frame         | empty, when the frame is used up: credit   |
+//! | `bcast.ctl`        | [`Ctl`]         | empty                                      |
+//! | `bcast.release`    | a [`TransferId`]| empty: the start of the job goes on        |
+//! | `bcast.inspect`    | [`Inspect`]     | [`Inspection`]                             |
+//! | `bcast.has`        | [`Has`]         | [`Had`]                                    |
+//! | `bcast.list`       | an object       | [`Listing`]                                |
+//! | `bcast.remove`     | [`Remove`]      | [`Removed`]                                |
+//! | `bcast.from`       | [`From`]        | stream of [`Told`], ends after its `Ended` |
+//! | `bcast.fetch`      | [`Fetch`]       | stream of frames, ends after `Fin`         |
+//! | `bcast.credit`     | [`Credit`]      | none                                       |
+//! | `bcast.disconnect` | empty           | none; brokers send it for a sender that died |
+//!
+//! Frames are those of [`super::frame`]. In an instance of another user, what a
+//! client asks with `inspect`, `has`, `list`, `remove`, `from` and `fetch` is in a
+//! signed envelope, see [`super::warrant`].
+//!
+//! [`Inspect`]: crate::transfer::ask::Inspect
+//! [`Inspection`]: crate::file::Inspection
+//! [`Has`]: crate::transfer::ask::Has
+//! [`Had`]: crate::transfer::ask::Had
+//! [`Listing`]: crate::transfer::ask::Listing
+//! [`Remove`]: crate::transfer::ask::Remove
+//! [`Removed`]: crate::transfer::ask::Removed
+//! [`From`]: crate::transfer::ask::From
+//! [`Told`]: crate::transfer::ask::Told
+//! [`Fetch`]: crate::transfer::ask::Fetch
+//! [`Credit`]: crate::transfer::ask::Credit
 
 use std::net::IpAddr;
 

@@ -6,7 +6,7 @@
 //! |-----------------|-------------|---------------------------------------------|
 //! | `bcast.inspect` | [`Inspect`] | [`Inspection`]                              |
 //! | `bcast.has`     | [`Has`]     | [`Had`]                                     |
-//! | `bcast.list`    | nothing     | [`Listing`]                                 |
+//! | `bcast.list`    | an object   | [`Listing`]                                 |
 //! | `bcast.remove`  | [`Remove`]  | [`Removed`]                                 |
 //! | `bcast.from`    | [`From`]    | stream of [`Told`], ends after `Told::Ended`|
 //! | `bcast.fetch`   | [`Fetch`]   | stream of frames, ends after `Fin`          |

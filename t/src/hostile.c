@@ -283,7 +283,7 @@ static void junk (void)
 {
     static const char *const methods[] = {
         "plan", "open", "data", "ctl", "release", "inspect",
-        "has", "from", "fetch", "credit", "remove",
+        "has", "list", "from", "fetch", "credit", "remove",
     };
     char deep[20000], bytes[300];
 

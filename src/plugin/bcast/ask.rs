@@ -11,6 +11,7 @@ use std::rc::Rc;
 
 use serde::Deserialize;
 use serde::Serialize;
+use serde_json::Map;
 use serde_json::Value;
 
 use super::Bcast;
@@ -118,7 +119,9 @@ impl Bcast {
 
     /// `bcast.list`: what was put here?
     pub(super) fn serve_list(self: &Rc<Self>, request: Request) {
-        if let Err(error) = self.access.asked::<Value>(&request, "list") {
+        // Whatever is in it, so that a later version may ask for less.
+        let asked = self.access.asked::<Map<String, Value>>(&request, "list");
+        if let Err(error) = asked {
             return refuse(request, &error);
         }
         let registry = self.registry.clone();
