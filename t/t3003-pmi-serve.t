@@ -116,6 +116,51 @@ test_expect_success MPICH 'MPI_Abort gives its code' '
 	grep "flux-pmi-port: ERROR: rank 1 called PMI abort" err
 '
 
+test_expect_success 'it listens where it is told to' '
+	for option in --bind -b; do
+		serve -n 2 $option 127.0.0.3 sh -c "echo \$PMI_HOST \${PMI_PORT%:*}
+			exec ./pmi-talk @hello cmd=barrier_in cmd=finalize" >out &&
+		test $(grep -c "^127\.0\.0\.3 127\.0\.0\.3\$" out) = 2 &&
+		test $(grep -c "^cmd=finalize_ack rc=0" out) = 2 || return 1
+	done &&
+	test_expect_code 1 "$PORT" serve -n 1 -b 192.0.2.1 true 2>err &&
+	grep "flux-pmi-port: ERROR: listen on 192.0.2.1: Cannot assign requested address" err &&
+	test_expect_code 2 "$PORT" serve -n 1 -b localhost true
+'
+
+test_expect_success 'PMI 1.2 is there for those who ask' '
+	init="cmd=init pmi_version=1 pmi_subversion=1" &&
+	serve -n 2 --pmi12 ./pmi-talk @hello "$init" "cmd=barrier_in group=0,1:77" \
+		cmd=finalize >out &&
+	test $(grep -c "^cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=2\$" out) = 2 &&
+	test $(grep -c "^cmd=barrier_out rc=0 tag=77\$" out) = 2 &&
+	serve -n 1 ./pmi-talk @hello "$init" cmd=finalize >out &&
+	grep "^cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\$" out
+'
+
+test_expect_success 'a client that says nothing is closed in time' '
+	serve -n 1 --handshake-timeout=0.2s ./pmi-talk @eof >out 2>err &&
+	grep "^eof" out &&
+	grep "closed a connection that sent no handshake in time" err
+'
+
+test_expect_success OTHER_USER 'a process of another user is refused, unless the check is off' '
+	serve -n 1 "$BCAST_SCRIPTS/stranger" ./pmi-talk @send hello @eof >out 2>err &&
+	echo eof >want && test_cmp want out &&
+	grep "refused a client from 127.0.0.1:[0-9]*: it belongs to uid 65534" err &&
+	serve -n 1 --no-uid-check "$BCAST_SCRIPTS/stranger" ./pmi-talk @hello cmd=finalize >out &&
+	grep "^cmd=finalize_ack rc=0" out
+'
+
+test_expect_success 'it can say what happens' '
+	serve -n 2 true 2>quiet &&
+	test_must_be_empty quiet &&
+	for option in -v --verbose; do
+		serve -n 2 $option true 2>err &&
+		grep "listening on 127.0.0.1:[0-9]* for 2 ranks" err || return 1
+	done
+'
+
 test_expect_success 'each host gets its command with the variables of the job' '
 	serve -n 4 -H "127.0.0.[2-3]" -r ./fake-rsh sh -c \
 		"echo \$FAKE_HOST \$PMI_RANK \$PMI_SIZE \$PMI_HOSTLIST \${PMI_PORT%:*} \$PMI_HOST" >out &&
@@ -204,6 +249,21 @@ test_expect_success 'a wrong secret is refused' '
 test_expect_success 'check prints what the server answers, and is content' '
 	serve -n 2 "$PORT" check --barrier >out &&
 	test $(grep -c "cmd=finalize_ack rc=0" out) = 2
+'
+
+test_expect_success 'check waits for an answer as long as it is told' '
+	cat >impatient <<-\EOT &&
+	#!/bin/sh
+	# The other rank enters no barrier.
+	test $PMI_RANK = 0 || exec ./pmi-talk @hello @file over cmd=finalize
+	timeout 20 flux-pmi-port check -q --barrier --timeout=0.3s 2>check.err
+	echo $? >code
+	touch over
+	EOT
+	chmod +x impatient && rm -f over &&
+	PATH=$FLUX_BCAST_BUILD:$PATH serve -n 2 ./impatient &&
+	cat check.err && test "$(cat code)" = 1 &&
+	grep "flux-pmi-port: ERROR: no answer within 300ms; see --timeout\$" check.err
 '
 
 test_expect_success 'check fails for a server that deviates' '
