@@ -132,6 +132,32 @@ test_expect_success 'groups of PMI 1.2 are kept apart and carry their tags' '
 	grep "^cmd=get_result rc=0 value=zero\$" out
 '
 
+test_expect_success 'where ranks run is told, unless nomap is given' '
+	set -- @hello "cmd=get kvsname=k key=PMI_process_mapping" \
+		"cmd=get kvsname=k key=flux.taskmap" cmd=finalize &&
+	pmi_run -N 2 -n 4 ./pmi-talk "$@" >out &&
+	test $(grep -c "^cmd=get_result rc=0 value=(vector,(0,2,2))\$" out) = 4 &&
+	grep "^cmd=get_result rc=0 value={" out | sort -u >taskmap &&
+	lines "cmd=get_result rc=0 value={\"version\":1,\"map\":[[0,2,2,1]]}" >want &&
+	test_cmp want taskmap &&
+	pmi_run -N 2 -n 4 -o pmi-port.nomap ./pmi-talk "$@" >out &&
+	test $(grep -c "^cmd=get_result rc=4 msg=key_not_found\$" out) = 8 &&
+	test $(grep -c "^cmd=finalize_ack rc=0" out) = 4
+'
+
+test_expect_success 'a client of PMI 2 is refused with one warning, and can go on with 1' '
+	pmi_run -n 1 ./pmi-talk @hello "cmd=init pmi_version=2 pmi_subversion=0" \
+		"cmd=init pmi_version=1 pmi_subversion=1" cmd=finalize >out 2>err &&
+	sed 1,4d out >replies &&
+	lines "cmd=response_to_init rc=-1 pmi_version=1 pmi_subversion=1" \
+		"cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1" \
+		"cmd=finalize_ack rc=0" >want &&
+	test_cmp want replies &&
+	cat err &&
+	grep "rank 0 asked for PMI version 2.0; only 1.1 is served here" err &&
+	test $(grep -c pmi-port err) = 1
+'
+
 test_expect_success REAL_FLUX 'the preset keys are those of the shell itself' '
 	cat >keys <<-\EOT &&
 	#!/bin/sh
@@ -153,13 +179,22 @@ test_expect_success 'flux pmi-port check is content' '
 	test $(grep -c "cmd=barrier_out rc=0" out) = 2
 '
 
+test_expect_success 'another address of the loopback interface' '
+	pmi_run -N 2 -n 2 -o pmi-port.bind=127.0.0.2 sh -c \
+		"echo \$PMI_PORT; exec ./pmi-talk @hello cmd=barrier_in cmd=finalize" >out &&
+	test $(grep -c "^127\.0\.0\.2:[0-9]*\$" out) = 2 &&
+	test $(grep -c "^cmd=finalize_ack rc=0" out) = 2
+'
+
 test_expect_success 'unknown and bad options are refused by name' '
 	test_must_fail pmi_run -n 1 -o pmi-port.lane=1 true 2>err &&
 	grep "option pmi-port.lane: unknown; known are bind" err &&
 	test_must_fail pmi_run -n 1 -o pmi-port.k=0 true 2>err &&
 	grep "option pmi-port.k: .0. is not a number" err &&
 	test_must_fail pmi_run -n 1 -o pmi-port.bind=192.0.2.1 true 2>err &&
-	grep "listen on 192.0.2.1: Cannot assign requested address" err
+	grep "listen on 192.0.2.1: Cannot assign requested address" err &&
+	test_must_fail pmi_run -n 1 -o pmi-port.bind=0.0.0.0 -o pmi-port.id=rank true 2>err &&
+	grep "option pmi-port.id=rank: .*pmi-port.bind=0.0.0.0: use id=random or a bind" err
 '
 
 # A job whose ranks wait until "go" exists, then need each other.
@@ -216,18 +251,9 @@ test_expect_success 'a bad line of a real rank costs that connection, a new one 
 	grep "closed the connection of rank 0: line without a command" err
 '
 
-# as_other WORD...: pmi-talk as another user, from where that user may run it.
-as_other() {
-	elsewhere=$(mktemp -d) && chmod 755 "$elsewhere" && cp pmi-talk "$elsewhere" &&
-	(cd / && setpriv --reuid=65534 --clear-groups "$elsewhere/pmi-talk" "$@")
-	code=$?
-	rm -rf "$elsewhere"
-	return $code
-}
-
 test_expect_success OTHER_USER 'a process of another user is refused' '
 	start_waiting &&
-	PMI_PORT=$(cat port.0) as_other @send "cmd=initack pmiid=0" \
+	PMI_PORT=$(cat port.0) "$BCAST_SCRIPTS/stranger" ./pmi-talk @send "cmd=initack pmiid=0" \
 		@eof >out &&
 	lines eof >want &&
 	test_cmp want out &&
@@ -237,7 +263,7 @@ test_expect_success OTHER_USER 'a process of another user is refused' '
 
 test_expect_success OTHER_USER 'unless the check is turned off' '
 	start_waiting -o pmi-port.uid-check=off &&
-	PMI_PORT=$(cat port.0) as_other @id 2 cmd=finalize >out &&
+	PMI_PORT=$(cat port.0) "$BCAST_SCRIPTS/stranger" ./pmi-talk @id 2 cmd=finalize >out &&
 	grep "^cmd=finalize_ack rc=0" out &&
 	finish_waiting
 '
