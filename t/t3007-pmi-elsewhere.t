@@ -92,17 +92,8 @@ test_expect_success OTHER_USER 'another user of this host is refused at each of 
 	test $(grep -c "it belongs to uid 65534" err) = 2
 '
 
-# The stand-in gives all its brokers one name.
-test_expect_success REAL_FLUX 'hosts that cannot be resolved are warned about' '
-	cat >hosts.toml <<-\EOT &&
-	[resource]
-	noverify = true
-	[[resource.config]]
-	hosts = "192.0.2.7,no-such-host.invalid"
-	cores = "0-3"
-	EOT
-	run_timeout 120 flux start -s 2 --test-hosts=192.0.2.7,no-such-host.invalid \
-		--config-path=hosts.toml \
+test_expect_success 'hosts that cannot be resolved are warned about' '
+	run_timeout 120 flux start -s 2 $(named_hosts 192.0.2.7,no-such-host.invalid) \
 		flux run -N 2 -n 2 -o userrc="$BCAST_RC" -o pmi=port -o pmi-port.bind=0.0.0.0 \
 		./clients >out 2>err &&
 	served out err &&
