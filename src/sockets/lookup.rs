@@ -1,19 +1,20 @@
 //! Looks up the addresses of many hosts at a time, and waits no longer than the
 //! caller wants: a name server that is silent costs many seconds for each name.
 
-use crate::flux::thread;
 use crossbeam_channel::Sender;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 /// Most look-ups at the same time.
 const THREADS: usize = 16;
 
 /// The addresses of `names`. Those that are not known when `within` has passed
-/// have none.
+/// have none. The threads that ask take over the caller's signal mask, and may
+/// live on for as long as the name server is silent.
 ///
 /// # Errors
 ///
@@ -53,14 +54,15 @@ fn lookup_by(
         let (open, resolve) = (open.clone(), Arc::clone(&resolve));
         let answers: Sender<(String, Vec<IpAddr>)> = answers.clone();
         // Nobody waits for a thread that comes too late: it ends by itself.
-        thread::spawn("pmi-lookup", move || {
+        let ask = move || {
             for name in open {
                 let addrs = resolve(&name);
                 if answers.send((name, addrs)).is_err() {
                     break;
                 }
             }
-        })?;
+        };
+        Builder::new().name("pmi-lookup".to_owned()).spawn(ask)?;
     }
     drop(answers);
     while let Ok((name, addrs)) = results.recv_deadline(end) {

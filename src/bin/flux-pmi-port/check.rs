@@ -24,9 +24,9 @@ pub(crate) fn run(args: &Check) -> Result<(), Failed> {
         .set_read_timeout(Some(args.timeout))
         .map_err(|error| lost(&reason(&error)))?;
     let ended = |error: client::Error| match error {
-        client::Error::Io(error) if error.kind() == ErrorKind::WouldBlock => {
-            Failed::Error(format!("no answer within {:?}; see --timeout", args.timeout))
-        }
+        client::Error::Io(error) if error.kind() == ErrorKind::WouldBlock => Failed::Error(
+            format!("no answer within {:?}; see --timeout", args.timeout),
+        ),
         error => lost(&error),
     };
     let client = Client::handshake(stream, id).map_err(ended)?;

@@ -13,6 +13,7 @@ use crate::flux::error::Context;
 use crate::flux::error::Error;
 use crate::flux::error::Result;
 use crate::flux::shell::Shell;
+use crate::flux::thread::signals_blocked;
 use crate::hostlist;
 use crate::idset::IdSet;
 use crate::pmi::BATCH_BYTES;
@@ -117,7 +118,8 @@ impl Job {
     /// The addresses of the job's hosts, from which clients may come. Waits a
     /// while for names to be looked up.
     pub(super) fn addresses(&self, shell: Shell) -> Result<BTreeSet<IpAddr>> {
-        let found = lookup(&self.hosts, LOOKUP).context("pmi-port: look up hosts")?;
+        let found = signals_blocked(|| lookup(&self.hosts, LOOKUP))
+            .context("pmi-port: look up hosts")?;
         let own = usize::try_from(self.shell_rank)
             .ok()
             .and_then(|rank| self.hosts.get(rank));
