@@ -51,16 +51,58 @@ test_expect_success '5. a virtual k-ary tree: every arity reaches every rank' '
 	done
 '
 
+# A file that no window holds, on its way to to/RANK; shell 1 is stopped.
+send_past_1() {
+	kill -STOP "$(job_shell 1)" &&
+	bcast_background past -k "$1" --batch=4k --window=256k --force \
+		"$JOBID" large "$PWD/to/{{node.id}}"
+}
+
+test_expect_success '5. the tree is that of -k: in a star nobody waits for shell 1, ...' '
+	mkdir to && data_random 3000000 large &&
+	test_when_finished "kill -CONT $(job_shell 1)" &&
+	send_past_1 7 &&
+	for r in 0 2 3 4 5 6 7; do
+		transfer_begun $r "$PWD/to" || return 1
+	done &&
+	kill -CONT "$(job_shell 1)" &&
+	bcast_ends past 0
+'
+
+test_expect_success '5. ... of three children, only those below it, ...' '
+	test_when_finished "kill -CONT $(job_shell 1)" &&
+	send_past_1 3 &&
+	for r in 0 2 3 7; do
+		transfer_begun $r "$PWD/to" || return 1
+	done &&
+	nothing_open "$PWD/to" "4 5 6" &&
+	kill -CONT "$(job_shell 1)" &&
+	bcast_ends past 0
+'
+
+# The first shell has much of what it may be ahead of the one that it feeds.
+test_expect_success '5. ... and in a chain everybody' '
+	test_when_finished "kill -CONT $(job_shell 1)" &&
+	send_past_1 1 &&
+	transfer_begun 0 "$PWD/to" 131072 &&
+	nothing_open "$PWD/to" "2 3 4 5 6 7" &&
+	kill -CONT "$(job_shell 1)" &&
+	bcast_ends past 0 &&
+	for r in $(job_ranks); do
+		cmp large to/$r || return 1
+	done
+'
+
 test_expect_success '6. the name of the service is in the eventlog of the job' '
 	flux job eventlog -p guest.exec.eventlog "$JOBID" >log &&
 	grep "shell.init" log | grep "service=\"*[0-9]*-shell-"
 '
 
 test_expect_success '7. chunks of 4 KiB, which may be sent alone' '
-	bcast --chunk=4k --batch=4k --dest=chunks "$JOBID" file &&
+	bcast --batch=4k --dest=chunks "$JOBID" file &&
 	job_has file "\$FLUX_JOB_TMPDIR/chunks" &&
-	bcast --help >help &&
-	grep -e "--chunk" help
+	bcast_fails 2 --batch=4095 --dest=chunks "$JOBID" file &&
+	error_says "one chunk (4096)"
 '
 
 test_expect_success '8. the per-job directory FLUX_JOB_TMPDIR is the default' '
@@ -76,17 +118,18 @@ send_growing() {
 	growing_pid=$!
 }
 
-test_expect_success '9. data streams: a pipe that has no end yet is being sent' '
+test_expect_success '9. data streams: what a pipe without an end has is with the last rank' '
 	mkfifo growing &&
 	send_growing &&
 	exec 9>growing &&
-	cat file >&9 &&
+	cat large >&9 &&
+	transfer_begun 7 "$(job_tmpdir 7)" &&
 	job_lacks "\$FLUX_JOB_TMPDIR/streamed" &&
 	cat file >&9 &&
 	exec 9>&- &&
 	wait "$growing_pid" &&
-	cat file file >twice &&
-	job_has twice "\$FLUX_JOB_TMPDIR/streamed"
+	cat large file >both &&
+	job_has both "\$FLUX_JOB_TMPDIR/streamed"
 '
 
 test_expect_success '10. the service is the same on every rank: any of them can be the first' '

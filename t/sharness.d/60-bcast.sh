@@ -62,10 +62,10 @@ bcast_client() {
 	cat "$1.pid"
 }
 
-# transfer_begun RANK DIR: waits until the shell of RANK has some data for a file
-# below DIR (which then has no name yet).
+# transfer_begun RANK DIR [BYTES]: waits until the shell of RANK has some data, or so
+# much, for a file below DIR (which then has no name yet).
 transfer_begun() {
-	run_timeout 60 python3 "$BCAST_SCRIPTS/staged" --wait "$(job_shell "$1")" "$2"
+	run_timeout 60 python3 "$BCAST_SCRIPTS/staged" "--wait${3:+=$3}" "$(job_shell "$1")" "$2"
 }
 
 # writer_of DIR: waits until some process has some data for a file below DIR, and
