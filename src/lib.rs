@@ -19,7 +19,8 @@
 //! # Threads and panics
 //!
 //! Everything but [`file`](mod@file) and the look-ups of [`sockets`] belongs to the
-//! thread of the reactor; the types of [`flux`] are not `Send`. No panic crosses into C, see [`flux::guard`].
+//! thread of the reactor; the types of [`flux`] are not `Send`. No panic crosses into
+//! C, see [`flux::guard`].
 
 pub mod bcast;
 #[expect(unsafe_code, reason = "exported to C")]

@@ -101,6 +101,44 @@ test_expect_success 'hosts that cannot be resolved are warned about' '
 	test $(grep -c "cannot be resolved" err) = 1
 '
 
+# Ids are guessed from one host until it is barred; others, and this one, are not.
+cat >guesses <<-\EOT
+	#!/bin/sh
+	guess() { PMI_FROM=$1 ./pmi-talk @send "cmd=initack pmiid=$2" @eof; }
+	for i in $(seq 100); do
+		guess 192.0.2.7 $PMI_RANK
+	done
+	echo barred
+	guess 192.0.2.7 $PMI_ID
+	for i in $(seq 101); do
+		guess 198.51.100.1 $PMI_RANK
+	done
+	PMI_FROM=198.51.100.1 exec ./pmi-talk @hello cmd=finalize
+EOT
+chmod +x guesses
+
+guessed() {
+	cat "$2" && uniq -c "$1" | awk "{ print \$1, \$2 }" >got
+	cat >want <<-\EOT
+	100 eof
+	1 barred
+	102 eof
+	1 cmd=initack
+	1 cmd=set
+	1 cmd=set
+	1 cmd=set
+	1 cmd=finalize_ack
+	EOT
+	test_cmp want got &&
+	grep "192\.0\.2\.7 is barred: too many clients from there gave a wrong id" "$2" &&
+	test "$(grep -c "refused a client from 192\.0\.2\.7:[0-9]*: its host is barred" "$2")" = 1
+}
+
+test_expect_success 'ids cannot be guessed from another host for long' '
+	pmi_run -n 1 -o pmi-port.bind=0.0.0.0 ./guesses >out 2>err &&
+	guessed out err
+'
+
 cat >fake-rsh <<-\EOT
 	#!/bin/sh
 	shift
@@ -117,6 +155,12 @@ test_expect_success 'serve admits its hosts and those that it is told to' '
 		"PMI_FROM=192.0.2.\$((8 + PMI_RANK)) exec ./pmi-talk @hello cmd=finalize" >out 2>err &&
 	test $(grep -c "^cmd=finalize_ack rc=0" out) = 2 &&
 	! grep refused err
+'
+
+test_expect_success 'nor those of serve' '
+	run_timeout 60 "$PORT" serve -H 192.0.2.7 -b 198.51.100.1 -r ./fake-rsh ./guesses \
+		>out 2>err &&
+	guessed out err
 '
 
 test_expect_success 'it listens where the host reaches it' '

@@ -1,11 +1,20 @@
 //! Who may connect: processes of this user on this machine, and whoever comes
 //! from a host that was named. The latter prove nothing by that: they must know
-//! an id that is secret, too.
+//! an id that is secret, too, and have few guesses: ids have only 31 bits.
 
 use super::owner;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
+
+/// How many clients from one address of another host may misbehave before it is
+/// barred.
+pub const OFFENCES: u32 = 100;
+
+/// What that is for, in a warning.
+pub const BARRED: &str = "too many clients from there gave a wrong id or broke the protocol";
 
 /// Decides about clients by where they come from.
 #[derive(Clone, Debug)]
@@ -16,6 +25,8 @@ pub struct Admission {
     own: BTreeSet<IpAddr>,
     /// Addresses of other hosts whose clients are welcome.
     hosts: BTreeSet<IpAddr>,
+    /// Clients from there that had to be closed.
+    offences: RefCell<BTreeMap<IpAddr, u32>>,
 }
 
 /// Why a client is not admitted.
@@ -30,6 +41,9 @@ pub enum Refusal {
     /// It comes from a host that nobody named.
     #[error("it comes from no host of ours")]
     Elsewhere,
+    /// Too many clients from there have misbehaved.
+    #[error("its host is barred")]
+    Barred,
     /// The connection is gone.
     #[error("{}", crate::errno::reason(.0))]
     Gone(#[from] io::Error),
@@ -54,7 +68,25 @@ impl Admission {
             uid: check.then(|| rustix::process::geteuid().as_raw()),
             own,
             hosts,
+            offences: RefCell::default(),
         })
+    }
+
+    /// A client at this address had to be closed: it gave a wrong id, or broke
+    /// the protocol otherwise. True if its host is barred from now on; this
+    /// machine never is, nor is a connection that is open.
+    pub fn offended(&self, peer: IpAddr) -> bool {
+        if self.is_here(peer) || !self.hosts.contains(&peer) {
+            return false;
+        }
+        let mut offences = self.offences.borrow_mut();
+        let count = offences.entry(peer).or_default();
+        *count = count.saturating_add(1);
+        *count == OFFENCES
+    }
+
+    fn is_here(&self, peer: IpAddr) -> bool {
+        peer.is_loopback() || self.own.contains(&peer)
     }
 
     /// Whether the client at the other end of `stream` may stay.
@@ -75,7 +107,7 @@ impl Admission {
         here: IpAddr,
         owner: impl FnOnce() -> Result<u32, owner::Unknown>,
     ) -> Result<(), Refusal> {
-        if peer.is_loopback() || peer == here || self.own.contains(&peer) {
+        if peer == here || self.is_here(peer) {
             let Some(wanted) = self.uid else {
                 return Ok(());
             };
@@ -84,10 +116,12 @@ impl Admission {
                 uid => Err(Refusal::Stranger(uid)),
             };
         }
-        if self.hosts.contains(&peer) {
-            Ok(())
-        } else {
-            Err(Refusal::Elsewhere)
+        if !self.hosts.contains(&peer) {
+            return Err(Refusal::Elsewhere);
+        }
+        match self.offences.borrow().get(&peer) {
+            Some(&count) if count >= OFFENCES => Err(Refusal::Barred),
+            _ => Ok(()),
         }
     }
 }
@@ -108,6 +142,7 @@ mod tests {
             uid: check.then_some(ME),
             own: set(&[10, 11]),
             hosts: set(&[1, 2, 11]),
+            offences: RefCell::default(),
         }
     }
 
@@ -149,6 +184,29 @@ mod tests {
             ));
             decide(false, peer, None).unwrap();
         }
+    }
+
+    #[test]
+    fn a_host_that_guesses_is_barred_and_no_other() {
+        let admission = admission(true);
+        let ask = |peer: [u8; 4]| admission.decide(peer.into(), HERE.into(), || Ok(ME));
+        for nth in 1..=OFFENCES {
+            ask([192, 0, 2, 1]).unwrap();
+            assert_eq!(admission.offended([192, 0, 2, 1].into()), nth == OFFENCES);
+        }
+        assert!(matches!(ask([192, 0, 2, 1]), Err(Refusal::Barred)));
+        assert!(!admission.offended([192, 0, 2, 1].into()), "told once");
+        ask([192, 0, 2, 2]).unwrap();
+        // This machine, named or not, and strangers are not counted.
+        for peer in [[127, 0, 0, 1], HERE, [192, 0, 2, 11], [192, 0, 2, 3]] {
+            for _ in 0..=OFFENCES {
+                assert!(!admission.offended(peer.into()));
+            }
+        }
+        for peer in [[127, 0, 0, 1], HERE, [192, 0, 2, 11]] {
+            ask(peer).unwrap();
+        }
+        assert_eq!(admission.offences.borrow().len(), 1);
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub struct Sockets {
 #[derive(Debug)]
 struct Conn {
     stream: TcpStream,
+    peer: SocketAddr,
     unsent: Vec<u8>,
 }
 
@@ -101,6 +102,11 @@ impl Sockets {
         self.conns.get(&conn).map(|conn| conn.stream.as_fd())
     }
 
+    /// Where a connection comes from; known also when it is broken.
+    pub fn peer(&self, conn: ConnId) -> Option<SocketAddr> {
+        self.conns.get(&conn).map(|conn| conn.peer)
+    }
+
     /// The next client that waits, if `admit` takes it; others are closed and
     /// passed over. `None` if there is none.
     ///
@@ -137,6 +143,7 @@ impl Sockets {
                 id,
                 Conn {
                     stream,
+                    peer,
                     unsent: Vec::new(),
                 },
             );
@@ -248,6 +255,7 @@ mod tests {
         client.write_all(b"hello").unwrap();
         let input = until(|| Some(sockets.read(id)).filter(|input| *input != Input::Nothing));
         assert_eq!(input, Input::Bytes(b"hello".to_vec()));
+        assert_eq!(sockets.peer(id), client.local_addr().ok());
         assert_eq!(sockets.send(id, b"world"), Output::Done);
         let mut buf = [0; 5];
         client.read_exact(&mut buf).unwrap();

@@ -15,6 +15,7 @@ use crate::pmi::Action;
 use crate::pmi::ConnId;
 use crate::sockets::Input;
 use crate::sockets::Output;
+use crate::sockets::admission::BARRED;
 use crate::sockets::admission::Refusal;
 
 /// How long no client is accepted when descriptors have run out.
@@ -108,6 +109,17 @@ impl Inner {
             };
             self.log()
                 .warn(format_args!("refused a client from {peer}: {reason}{last}"));
+        }
+    }
+
+    /// The provider closes a connection: remembers where it came from.
+    pub(super) fn offended(&self, conn: ConnId) {
+        let peer = self.sockets.borrow().peer(conn);
+        if let Some(peer) = peer
+            && self.admission.offended(peer.ip())
+        {
+            let log = self.log();
+            log.warn(format_args!("{} is barred: {BARRED}", peer.ip()));
         }
     }
 

@@ -28,6 +28,7 @@ use flux_bcast::sockets::Input;
 use flux_bcast::sockets::Output;
 use flux_bcast::sockets::Sockets;
 use flux_bcast::sockets::admission::Admission;
+use flux_bcast::sockets::admission::BARRED;
 use flux_bcast::sockets::admission::Refusal;
 use rustix::event::PollFd;
 use rustix::event::PollFlags;
@@ -308,7 +309,13 @@ impl<'a> Server<'a> {
                         queue.extend(self.provider.closed(conn));
                     }
                 }
-                Action::Close(conn) => self.sockets.close(conn),
+                Action::Close(conn) => {
+                    let peer = self.sockets.peer(conn).map(|peer| peer.ip());
+                    if let Some(peer) = peer.filter(|peer| self.admission.offended(*peer)) {
+                        output::note(&format!("{peer} is barred: {BARRED}"));
+                    }
+                    self.sockets.close(conn);
+                }
                 // There is no other server.
                 Action::Peer { .. } => {}
                 Action::Grace => self.later(GRACE, Due::Grace),
