@@ -3,7 +3,13 @@
 test_description='-o bcast: the file is there before any task starts'
 
 . "$(dirname "$0")/sharness.sh"
-test_under_flux 8
+
+# Nobody here is ever killed by force, nor given up as silent where a transfer fails
+# (bcast.stall=1000): a job ends since its shells are told that it failed, and leave. So
+# that it ends at all says that nothing is waited for; a bound of a second on the clock
+# would only say how busy the machine is. How long it took is in the log.
+printf '[exec]\nkill-timeout = "1000s"\n' >"$FLUX_BCAST_TEST_ROOT/patient.toml"
+test_under_flux 8 --config-path="$FLUX_BCAST_TEST_ROOT/patient.toml"
 
 # run SHELLS OPTION... COMMAND...
 run() {
@@ -72,20 +78,29 @@ failing() {
 	"
 }
 
-failing nofile -o bcast=/nofile
-failing "$PWD" -o bcast="$PWD"/no/such/file
+failing nofile -o bcast.source=/nofile -o bcast.stall=1000
+failing "$PWD" -o bcast.source="$PWD"/no/such/file -o bcast.stall=1000
 failing frob -o bcast.source=/bin/sh -o bcast.frob=1
 failing source -o bcast.k=2
 failing k -o bcast.source=/bin/sh -o bcast.k=0
 failing k -o bcast.source=/bin/sh -o bcast.k=many
 failing chunk -o bcast.source=/bin/sh -o bcast.chunk=0
-failing ../out -o bcast.source=/bin/sh -o bcast.dest=../out
+failing ../out -o bcast.source=/bin/sh -o bcast.dest=../out -o bcast.stall=1000
+
+# took: prints how long the last job ran until it failed.
+took() {
+	flux job eventlog "$(flux job last)" | awk "
+		\$2 == \"start\" { start = \$1 }
+		\$2 == \"exception\" { printf \"failed %.3f s after its start\n\", \$1 - start; found = 1 }
+		END { exit !found }"
+}
 
 test_expect_success 'a file that exists already on one rank: fails, and says which' '
 	mkdir fresh && echo old >fresh/2 &&
 	test_must_fail run 4 -o bcast.source="$PWD/random" -o "bcast.dest=$PWD/fresh/{{node.id}}" \
-		sh -c ": >started/\$FLUX_TASK_RANK" 2>err &&
+		-o bcast.stall=1000 sh -c ": >started/\$FLUX_TASK_RANK" 2>err &&
 	cat err &&
+	took &&
 	grep "rank 2" err && grep "File exists (bcast.force replaces it)" err &&
 	has_only started &&
 	has_only fresh 2
@@ -97,6 +112,7 @@ test_expect_success TMPFS 'a full file system on one rank: fails soon, nothing i
 	test_must_fail run 4 -o bcast.source="$PWD/random" -o "bcast.dest=$PWD/full/{{node.id}}/f" \
 		-o bcast.stall=1000 sh -c ": >started/\$FLUX_TASK_RANK" 2>err &&
 	cat err &&
+	took &&
 	grep "rank 2" err && grep "No space left" err &&
 	has_only started &&
 	has_only full 0 1 2 3

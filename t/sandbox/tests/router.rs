@@ -112,6 +112,7 @@ fn knobs() -> Knobs {
         queue_limit: 0,
         cores: 2,
         owner: rustix::process::geteuid().as_raw(),
+        kill_timeout: 5.0,
     }
 }
 

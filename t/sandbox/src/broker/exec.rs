@@ -12,9 +12,7 @@ use crate::idset;
 use crate::jobid::{self, Form};
 use crate::wire::{self, Kind, Message, NODEID_ANY};
 
-/// Seconds from the first signal until tasks are killed, and again.
-const KILL_TIMEOUT: f64 = 5.0;
-/// That many times longer until shells are killed.
+/// How many times longer it takes until shells are killed than until tasks are.
 const SHELL_KILL_FACTOR: f64 = 5.0;
 /// Longest pause between kills of shells.
 const MAX_KILL_TIMEOUT: f64 = 300.0;
@@ -138,11 +136,12 @@ impl Broker {
             return;
         }
         self.kill_tasks_later(id);
-        self.kill_shells_later(id, KILL_TIMEOUT * SHELL_KILL_FACTOR, KILL_TIMEOUT);
+        let timeout = self.config.knobs.kill_timeout;
+        self.kill_shells_later(id, timeout * SHELL_KILL_FACTOR, timeout);
     }
 
     fn kill_tasks_later(&mut self, id: u64) {
-        let timer = self.after(KILL_TIMEOUT, move |b| {
+        let timer = self.after(self.config.knobs.kill_timeout, move |b| {
             b.kill_tasks(id, libc::SIGKILL);
             b.kill_tasks_later(id);
         });

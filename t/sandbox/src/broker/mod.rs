@@ -71,6 +71,8 @@ pub struct Knobs {
     pub cores: u32,
     /// Whose instance it is.
     pub owner: u32,
+    /// Seconds from the first signal until the tasks of a job are killed.
+    pub kill_timeout: f64,
 }
 
 impl Knobs {
@@ -91,6 +93,7 @@ impl Knobs {
             owner: get("FLUX_SANDBOX_OWNER")
                 .and_then(|s| s.parse().ok())
                 .unwrap_or(rustix::process::geteuid().as_raw()),
+            kill_timeout: 5.0,
         }
     }
 }

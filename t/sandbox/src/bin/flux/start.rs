@@ -8,6 +8,7 @@ use std::process::{Command, ExitStatus};
 use std::rc::Rc;
 
 use flux_sandbox::broker::{Broker, Config, Knobs, Parent};
+use flux_sandbox::fsd;
 use flux_sandbox::host::handle::Handle;
 use flux_sandbox::host::reactor::{self, Kind, Reactor, Watcher};
 use flux_sandbox::hostlist;
@@ -80,8 +81,33 @@ pub(crate) fn run(words: &[String]) -> Outcome {
     };
     match boot {
         Some(boot) if boot.rank > 0 => boot.follow().map(|()| 0).map_err(refused),
-        boot => serve(size, hosts, attrs, boot, &given.operands),
+        boot => {
+            let mut knobs = Knobs::from_env();
+            if let Some(path) = given.get("config-path") {
+                configure(&mut knobs, path)?;
+            }
+            serve(size, hosts, attrs, knobs, boot, &given.operands)
+        }
     }
+}
+
+/// Reads what the stand-in knows of a configuration: `exec.kill-timeout`.
+fn configure(knobs: &mut Knobs, path: &str) -> Result<(), Fail> {
+    let fail = |e: &dyn std::fmt::Display| Fail::new(format!("flux-start: {path}: {e}"));
+    let text = std::fs::read_to_string(path).map_err(|e| fail(&e))?;
+    let mut table = "";
+    for line in text.lines().map(str::trim) {
+        if line.starts_with('[') {
+            table = line;
+        }
+        if let Some((key, value)) = line.split_once('=')
+            && (table, key.trim()) == ("[exec]", "kill-timeout")
+        {
+            let value = value.trim().trim_matches('"');
+            knobs.kill_timeout = fsd::parse(value).ok_or_else(|| fail(&line))?;
+        }
+    }
+    Ok(())
 }
 
 /// The names that the hosts of so many ranks pretend to have.
@@ -112,6 +138,7 @@ fn serve(
     size: u32,
     hosts: Option<Vec<String>>,
     mut attrs: BTreeMap<String, String>,
+    knobs: Knobs,
     boot: Option<Boot>,
     command: &[String],
 ) -> Outcome {
@@ -138,7 +165,7 @@ fn serve(
         shell: own.join("flux-shell"),
         attrs,
         parent,
-        knobs: Knobs::from_env(),
+        knobs,
     };
     let broker = Broker::start(config, &reactor).map_err(|e| fail("broker", &e))?;
     if let Some(boot) = boot {
