@@ -3,7 +3,8 @@
 test_description='Any number of shells, any arity of the tree, any unit of transfer'
 
 . "$(dirname "$0")/sharness.sh"
-test_under_flux 16
+# shellcheck disable=SC2046 # several words
+test_under_flux 16 $(named_hosts "node[0-15]")
 
 test_expect_success 'set up a file that is no multiple of anything' '
 	data_random 700001 file
@@ -48,9 +49,41 @@ test_expect_success 'only the ranks asked for get the file' '
 	job_lacks "\$FLUX_JOB_TMPDIR/last" "0 1 2 3 4 5 6"
 '
 
-test_expect_success '--hosts chooses by host' '
-	bcast --hosts="$(hostname)" "$JOBID" file hosts &&
-	job_has file "\$FLUX_JOB_TMPDIR/hosts"
+# chosen RANKS OPTION...: the job of 8 shells, on node0 to node7, has it on these.
+chosen() {
+	chosen_ranks=$1
+	shift
+	chosen_options=$*
+	test_expect_success "ranks and hosts: $*" '
+		bcast --json --force --dest=chosen $chosen_options "$JOBID" file >out &&
+		jq -r ".ranks[] | \"\(.rank) \(.host)\"" out >have &&
+		for r in $chosen_ranks; do
+			echo "$r node$r"
+		done >want &&
+		test_cmp want have &&
+		job_has file "\$FLUX_JOB_TMPDIR/chosen" "$chosen_ranks" &&
+		bcast --remove $chosen_options "$JOBID" chosen &&
+		job_lacks "\$FLUX_JOB_TMPDIR/chosen"
+	'
+}
+chosen '3' --hosts=node3
+chosen '1 4 5' '--hosts=node[1,4-5]'
+chosen '0 6 7' --hosts=node7,node0,node6
+chosen '0 1 3' '--exclude=node2,node[4-7]'
+chosen '2 3' --ranks=0-3 '--hosts=node[2-6]'
+chosen '2 6' '--hosts=node[2-6]' --exclude=3-5
+chosen '0 1 2 3 4 5 6 7' '--hosts=node[0-7]'
+
+test_expect_success 'hosts that are not in the job, or no hosts at all: refused' '
+	bcast_fails 1 --hosts="node[6-8]" "$JOBID" file hosts &&
+	error_says "host node8 is not in the job" &&
+	bcast_fails 1 --exclude=node9 "$JOBID" file hosts &&
+	error_says "host node9 is not in the job" &&
+	bcast_fails 1 --hosts=node1 --exclude=node1 "$JOBID" file hosts &&
+	error_says "no rank" &&
+	test_expect_code 2 bcast --hosts="node[1-" "$JOBID" file hosts 2>err &&
+	error_says "node[1-" &&
+	job_lacks "\$FLUX_JOB_TMPDIR/hosts"
 '
 
 test_expect_success 'the leader need not be among them, at any depth' '
