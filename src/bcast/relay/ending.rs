@@ -67,14 +67,9 @@ impl Relay {
             out.push(Output::SinkAbort);
             self.local = Local::Dropping(why.clone());
         }
-        for at in 0..self.children.len() {
-            if self.children[at].is_live() {
-                out.push(Output::AbortChild {
-                    child: at,
-                    why: why.clone(),
-                });
-            }
-            self.children[at].fail_all(&why);
+        self.abort_children(&why, out);
+        for child in &mut self.children {
+            child.fail_all(&why);
         }
         self.drop_held(out);
         self.up(Up::Failure(why), out);
@@ -118,14 +113,7 @@ impl Relay {
             self.local = Local::Ending;
             out.push(Output::SinkAbort);
         }
-        for (at, child) in self.children.iter().enumerate() {
-            if child.is_live() {
-                out.push(Output::AbortChild {
-                    child: at,
-                    why: why.clone(),
-                });
-            }
-        }
+        self.abort_children(why, out);
         self.drop_held(out);
     }
 
@@ -164,15 +152,22 @@ impl Relay {
                 Outcome::Failed(why.clone())
             });
         }
-        for at in 0..self.children.len() {
-            if self.children[at].is_live() {
+        self.abort_children(&why, out);
+        for child in &mut self.children {
+            child.fail_all(&why);
+        }
+        self.finish(out);
+    }
+
+    /// Tells every child that may still listen.
+    fn abort_children(&self, why: &Failure, out: &mut Vec<Output>) {
+        for (at, child) in self.children.iter().enumerate() {
+            if child.is_live() {
                 out.push(Output::AbortChild {
                     child: at,
                     why: why.clone(),
                 });
-                self.children[at].fail_all(&why);
             }
         }
-        self.finish(out);
     }
 }

@@ -4,6 +4,7 @@
 //! it orders. It is the same for a shell (upstream is a request's stream) and
 //! for the one who starts a transfer (upstream is a reader of files).
 
+mod clock;
 mod upstream;
 
 use std::cell::RefCell;
@@ -15,6 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use std::time::Instant;
 
+use self::clock::Clock;
 use self::upstream::Arrived;
 use self::upstream::Upstream;
 use super::direct;
@@ -104,7 +106,7 @@ pub struct Driver {
     events: Vec<DriverEvent>,
     busy: bool,
     verified: u32,
-    start: Instant,
+    clock: Clock,
     _ticker: Option<TimerWatcher>,
     me: Weak<RefCell<Driver>>,
 }
@@ -229,7 +231,7 @@ impl Driver {
                 events: Vec::new(),
                 busy: false,
                 verified: 0,
-                start: Instant::now(),
+                clock: Clock::new(Instant::now()),
                 _ticker: None,
                 me: me.clone(),
             })
@@ -332,7 +334,7 @@ impl Driver {
         self.busy = true;
         let mut out = Vec::new();
         while let Some(input) = self.inputs.pop_front() {
-            let now = self.now();
+            let now = self.clock.look(Instant::now());
             if let Input::Sink(SinkEvent::Committed(placed)) = &input {
                 self.events.push(DriverEvent::Placed(placed.clone()));
             }
@@ -345,10 +347,6 @@ impl Driver {
             }
         }
         self.busy = false;
-    }
-
-    fn now(&self) -> Millis {
-        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     fn carry_out(&mut self, output: Output) {
