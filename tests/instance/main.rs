@@ -2,7 +2,7 @@
 //! so only the real host can show that they hold.
 //!
 //! Run inside an instance, which `cargo test` by itself is not:
-//! `flux start -s 2 cargo test --test instance`.
+//! `flux start -s 2 cargo test --workspace --test instance`.
 
 #![expect(clippy::unwrap_used, reason = "a test program: it fails by panicking")]
 #![expect(
