@@ -66,6 +66,14 @@ test_expect_success 'the installed plugin serves a job' '
 		sh -c "cmp \"\$FLUX_BCAST_PATH\" \"$PWD/file\""
 '
 
+test_expect_success 'the installed plugin serves a job by FLUX_SHELL_RC_PATH' '
+	mkdir rc && cp rc.lua rc/bcast.lua &&
+	same="cmp file \"\$FLUX_BCAST_PATH\"" &&
+	run_timeout 60 env FLUX_SHELL_RC_PATH="$PWD/rc" flux run -N2 -n2 -o bcast=file \
+		sh -c "$same" &&
+	test_must_fail run_timeout 60 flux run -N2 -n2 -o bcast=file sh -c "$same"
+'
+
 test_expect_success 'uninstall leaves no file' '
 	make -C "$BCAST_TOP" uninstall PREFIX=/usr/local DESTDIR="$PWD/root" &&
 	find root ! -type d >left &&

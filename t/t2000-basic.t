@@ -104,6 +104,12 @@ test_expect_success REAL_FLUX 'its form in words, too' '
 	job_has id.words "\$FLUX_JOB_TMPDIR/id.words"
 '
 
+test_expect_success REAL_FLUX 'by flux proxy, as somebody would from outside the instance' '
+	data_random 5000 proxied &&
+	run_timeout 60 env -u FLUX_URI flux proxy "$FLUX_URI" flux bcast "$JOBID" proxied &&
+	job_has proxied "\$FLUX_JOB_TMPDIR/proxied"
+'
+
 test_expect_success 'a hundred small transfers, no error' '
 	for i in $(test_seq 1 100); do
 		echo "transfer $i" >small &&

@@ -86,6 +86,32 @@ test_expect_success 'hosts that are not in the job, or no hosts at all: refused'
 	job_lacks "\$FLUX_JOB_TMPDIR/hosts"
 '
 
+# written RANK: bytes that the shell has written so far, to its copy and to others.
+written() {
+	awk '$1 == "wchar:" { print $2 }' "/proc/$(job_shell "$1")/io"
+}
+
+# most_written OPTION...: sends 4 MB, sets MOST, the bytes that the busiest shell has
+# written for that.
+most_written() {
+	for r in $(job_ranks); do
+		written "$r" >"written.$r" || return 1
+	done &&
+	bcast --force "$@" "$JOBID" large &&
+	MOST=$(for r in $(job_ranks); do
+		echo $(($(written "$r") - $(cat "written.$r")))
+	done | sort -n | tail -n 1) &&
+	echo "$*: at most $MOST bytes by one shell"
+}
+
+# (The stand-in's shells do not write(2) what they send.)
+test_expect_success REAL_FLUX 'in a tree no shell has the work that the first has in a star' '
+	data_random 4000000 large &&
+	most_written -k 7 && test "$MOST" -gt $((8 * 4000000)) &&
+	most_written -k 2 && test "$MOST" -gt $((3 * 4000000)) && test "$MOST" -lt $((4 * 4000000)) &&
+	most_written -k 1 && test "$MOST" -gt $((2 * 4000000)) && test "$MOST" -lt $((3 * 4000000))
+'
+
 test_expect_success 'the leader need not be among them, at any depth' '
 	for k in 1 2 16; do
 		bcast -k $k --ranks=3,5-7 "$JOBID" file deep$k &&

@@ -50,6 +50,22 @@ test_expect_success 'a shell without children is killed' '
 	over 5
 '
 
+test_expect_success 'an interior shell is killed: no matter of another job' '
+	job_start other 2 &&
+	begin struck -k 2 &&
+	bcast_background beside "$(cat job.other/id)" big &&
+	kill -KILL "$(job_shell 1)" &&
+	kill -CONT "$(job_shell 5)" &&
+	bcast_ends struck 1 &&
+	over 1 &&
+	job_use other &&
+	bcast_ends beside 0 &&
+	job_has big "\$FLUX_JOB_TMPDIR/big" &&
+	bcast "$JOBID" file &&
+	job_has file "\$FLUX_JOB_TMPDIR/file" &&
+	job_finish
+'
+
 test_expect_success 'an interior shell is killed' '
 	begin interior -k 2 &&
 	kill -KILL "$(job_shell 1)" &&

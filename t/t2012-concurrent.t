@@ -66,6 +66,23 @@ test_expect_success 'four at once to one name with --force: each rank has one of
 	done
 '
 
+# All shells are on one host here, and so write to one file.
+test_expect_success 'eight shells with one path: it is whole, whoever comes last' '
+	mkdir shared &&
+	for i in 1 2 3 4; do
+		bcast_background shared$i --force "$JOBID" name$i "$PWD/shared/one" || return 1
+	done &&
+	for i in 1 2 3 4; do
+		bcast_ends shared$i 0 || return 1
+	done &&
+	has_only shared one &&
+	{ cmp -s name1 shared/one || cmp -s name2 shared/one || cmp -s name3 shared/one ||
+		cmp name4 shared/one; } &&
+	bcast "$JOBID" two1 "$PWD/shared/two" &&
+	cmp two1 shared/two &&
+	has_only shared one two
+'
+
 test_expect_success 'one that fails does not touch the others' '
 	job_exec 4 "echo in the way >\"\$FLUX_JOB_TMPDIR/way\"" &&
 	bcast_background good "$JOBID" two1 good &&

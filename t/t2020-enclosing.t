@@ -112,7 +112,13 @@ test_expect_success 'a task in a batch job: both right commands are named' '
 	as_told batch 2
 '
 
-test_expect_success 'a task in an allocation: the same' '
+test_expect_success 'an allocation' '
+	run_timeout 120 flux alloc -N2 -n2 -o userrc="$BCAST_RC" \
+		flux bcast -v "$PWD/file" allotted >placed.alloc &&
+	test "$(grep -c "^[01] .*/allotted\$" placed.alloc)" = 2
+'
+
+test_expect_success 'a task in an allocation: the same as in a batch job' '
 	run_timeout 120 flux alloc -N2 -n2 -o userrc="$BCAST_RC" ./inside alloc "$BCAST_RC" &&
 	as_told alloc 2
 '

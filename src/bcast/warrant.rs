@@ -246,6 +246,23 @@ mod tests {
         assert_ne!(Terms::of(&other), terms);
     }
 
+    /// A large file may take longer than a signature is good for: time is asked for
+    /// when a transfer is opened, not when it ends.
+    #[test]
+    fn a_seal_has_no_time() {
+        let seal = Seal {
+            service: "1-shell-f1".into(),
+            transfer: TransferId::from_bytes([1; 16]),
+            digest: Running::default().digest(),
+        };
+        let signed = serde_json::to_value(&seal).unwrap();
+        let fields: Vec<_> = signed.as_object().unwrap().keys().collect();
+        assert_eq!(fields, ["digest", "service", "transfer"]);
+        let mut dated = signed;
+        dated["time"] = 1000.into();
+        assert!(serde_json::from_value::<Seal>(dated).is_err());
+    }
+
     #[test]
     fn obeyed_once_and_forgotten_when_out_of_date() {
         let mut obeyed = Obeyed::default();

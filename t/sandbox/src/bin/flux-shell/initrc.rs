@@ -32,9 +32,10 @@ fn load_all(shell: &Rc<Shell>) -> Result<(), String> {
         log::error(&e);
         BUILTIN.to_owned()
     })?;
-    if let Ok(dirs) = std::env::var("FLUX_SHELL_RC_PATH") {
+    // That of the job, not of the broker.
+    if let Some(dirs) = shell.getenv("FLUX_SHELL_RC_PATH") {
         for dir in dirs.split(':').filter(|d| !d.is_empty()) {
-            for file in files(&Path::new(dir).join("lua.d"), "*.lua") {
+            for file in files(Path::new(dir), "*.lua") {
                 source(shell, &file).map_err(fail)?;
             }
         }
