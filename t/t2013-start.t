@@ -9,7 +9,7 @@ test_description='-o bcast: the file is there before any task starts'
 # that it ends at all says that nothing is waited for; a bound of a second on the clock
 # would only say how busy the machine is. How long it took is in the log.
 printf '[exec]\nkill-timeout = "1000s"\n' >"$FLUX_BCAST_TEST_ROOT/patient.toml"
-test_under_flux 8 --config-path="$FLUX_BCAST_TEST_ROOT/patient.toml"
+test_under_flux 8 -o,--config-path="$FLUX_BCAST_TEST_ROOT/patient.toml"
 
 # run SHELLS OPTION... COMMAND...
 run() {

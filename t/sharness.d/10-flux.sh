@@ -45,7 +45,7 @@ named_hosts() {
 	hosts = "$1"
 	cores = "0-$(($(nproc) - 1))"
 	EOT
-	echo "--test-hosts=$1 --config-path=$FLUX_BCAST_TEST_ROOT/hosts.toml"
+	echo "--test-hosts=$1 -o,--config-path=$FLUX_BCAST_TEST_ROOT/hosts.toml"
 }
 
 # run_timeout SECONDS COMMAND...: the exit status of COMMAND, or 154 when it had

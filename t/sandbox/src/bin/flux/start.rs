@@ -60,13 +60,15 @@ pub(crate) fn run(words: &[String]) -> Outcome {
     for text in given.all("setattr") {
         add_attr(&mut attrs, text)?;
     }
+    let mut config = given.get("config-path");
     for opts in given.all("broker-opts") {
         for text in opts.split(',') {
+            config = text.strip_prefix("--config-path=").or(config);
             let text = text
                 .strip_prefix("-S")
                 .or_else(|| text.strip_prefix("--setattr="))
                 .unwrap_or(text);
-            if !text.starts_with('-') {
+            if !text.is_empty() && !text.starts_with('-') {
                 add_attr(&mut attrs, text)?;
             }
         }
@@ -83,7 +85,7 @@ pub(crate) fn run(words: &[String]) -> Outcome {
         Some(boot) if boot.rank > 0 => boot.follow().map(|()| 0).map_err(refused),
         boot => {
             let mut knobs = Knobs::from_env();
-            if let Some(path) = given.get("config-path") {
+            if let Some(path) = config {
                 configure(&mut knobs, path)?;
             }
             serve(size, hosts, attrs, knobs, boot, &given.operands)
