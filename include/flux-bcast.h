@@ -366,6 +366,19 @@ FLUX_BCAST_API int flux_bcast_opts_set_batch (flux_bcast_opts_t *opts,
 FLUX_BCAST_API int flux_bcast_opts_set_window (flux_bcast_opts_t *opts,
                                                uint64_t bytes);
 
+/* Sets how many bytes per second whoever reads the data (this process, or the
+ * shell of flux_bcast_opts_set_from) sends at most, to bound what other users of
+ * the brokers notice.  A shell that feeds several others sends as much to each.
+ * Messages count as they are sent: with their headers, and compressed where
+ * FLUX_BCAST_COMPRESS is set.  A slow pace makes messages smaller, down to a
+ * chunk.
+ *
+ * bytes_per_second: 1 to 2^40.  0: no limit, the default.
+ * Returns: 0, or -1 with EINVAL (too large).
+ */
+FLUX_BCAST_API int flux_bcast_opts_set_pace (flux_bcast_opts_t *opts,
+                                             uint64_t bytes_per_second);
+
 /* Sets a time limit for everything from the start to the last rank's answer,
  * the wait for a pending job included.  The result is then ETIMEDOUT.
  *
@@ -487,8 +500,8 @@ FLUX_BCAST_API flux_future_t *flux_bcast_dry_run_enclosing (
  *    part without tags is made if it is missing, its parents with
  *    FLUX_BCAST_MKDIR.
  * Flags: EXCL, TRUNC, MKDIR, SYNC, TIMES, PARTIAL, NOWAIT; others are refused.
- * Ranks, hosts, mode, fanout, chunk, batch, window and timeout as ever; the
- * window is shared by the ranks that send at once.
+ * Ranks, hosts, mode, fanout, chunk, batch, window, pace and timeout as ever;
+ * window and pace are shared by the ranks that send at once.
  *
  * flux_future_destroy(3) waits for the threads that write, at most some seconds
  * each, and removes what they have written.

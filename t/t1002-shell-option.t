@@ -36,6 +36,8 @@ refused bcast.k -o bcast.source="$PWD/file" -o bcast.k=0
 refused bcast.k -o bcast.source="$PWD/file" -o bcast.k=many
 refused bcast.chunk -o bcast.source="$PWD/file" -o bcast.chunk=0
 refused bcast.chunk -o bcast.source="$PWD/file" -o bcast.chunk=1G
+refused 'bcast.pace 0 is not within' -o bcast.source="$PWD/file" -o bcast.pace=0
+refused bcast.pace -o bcast.source="$PWD/file" -o bcast.pace=fast
 refused bcast.timeout -o bcast.source="$PWD/file" -o bcast.timeout=soon
 refused bcast.ranks -o bcast.source="$PWD/file" -o bcast.ranks=7-3
 refused bcast.ranks -o bcast.source="$PWD/file" -o bcast.ranks=

@@ -103,7 +103,7 @@ test_expect_success 'at job start: -o bcast.unique' '
 test_expect_success 'a file of data with all that can be asked for at once' '
 	for way in first again; do
 		bcast --send-libs --compress --checksum --direct --preserve --sync --mkdir \
-			--mode=640 --partial --force -k 1 --chunk=512 --batch=1k --window=64k \
+			--mode=640 --partial --force -k 1 --chunk=512 --batch=1k --window=64k --pace=1G \
 			--timeout=1h --progress=always --stats --json -v \
 			--dest=every/option/there "$JOBID" data >out 2>err || { cat out err && return 1; }
 	done &&
@@ -112,7 +112,7 @@ test_expect_success 'a file of data with all that can be asked for at once' '
 	run_timeout 60 flux run -N2 -n2 -o userrc="$BCAST_RC" -o bcast.source=data \
 		-o bcast.send-libs -o bcast.compress -o bcast.direct -o bcast.preserve \
 		-o bcast.sync -o bcast.mkdir -o bcast.mode=640 -o bcast.partial -o bcast.force \
-		-o bcast.k=1 -o bcast.chunk=512 -o bcast.batch=1k -o bcast.window=64k \
+		-o bcast.k=1 -o bcast.chunk=512 -o bcast.batch=1k -o bcast.window=64k -o bcast.pace=1G \
 		-o bcast.timeout=1h -o bcast.dest=every/option/there \
 		sh -c "cmp data \"\$FLUX_BCAST_PATH\""
 '

@@ -165,6 +165,13 @@ test_expect_success 'progress never falls and ends with the total' '
 	capi_check progress "$JOBID" large
 '
 
+test_expect_success 'a pace is kept to, and does not outlive the future' '
+	capi_check paced "$JOBID" &&
+	for r in $(job_ranks); do
+		nothing_open "$(job_tmpdir "$r")" "$r" || return 1
+	done
+'
+
 test_expect_success 'functions about a result do not wait for it' '
 	capi_check accessors "$JOBID" file
 '

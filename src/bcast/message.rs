@@ -42,6 +42,7 @@ use serde::Serialize;
 
 use super::id::TransferId;
 use super::name::RawName;
+use super::pacer::Pacer;
 use super::report::Failure;
 use super::report::RankResult;
 use super::spec::Dest;
@@ -70,6 +71,10 @@ pub const WINDOW: u64 = 7 * BATCH as u64;
 /// memory, and its messages as well.
 pub const WINDOW_MAX: u64 = 256 << 20;
 
+/// Largest pace that may be asked for, in bytes per second: no limit that anybody
+/// could reach.
+pub const PACE_MAX: u64 = 1 << 40;
+
 /// Seconds that a peer may be silent at most.
 pub const STALL_MAX: f64 = 86_400.;
 
@@ -89,6 +94,9 @@ pub struct Tuning {
     pub batch: u32,
     /// Bytes in flight from one shell.
     pub window: u64,
+    /// Bytes per second that whoever reads the data sends at most; none: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pace: Option<u64>,
     /// Seconds without a sign of life after which a peer counts as lost.
     pub stall: f64,
     /// Compress the data where it is read, once; each rank expands its own.
@@ -106,6 +114,7 @@ impl Default for Tuning {
             chunk: CHUNK,
             batch: BATCH,
             window: WINDOW,
+            pace: None,
             stall: 30.,
             compress: false,
             direct: false,
@@ -143,6 +152,11 @@ impl Tuning {
                 self.window
             ));
         }
+        if let Some(pace) = self.pace.filter(|pace| !(1..=PACE_MAX).contains(pace)) {
+            return Err(format!(
+                "pace {pace} is not within 1 and {PACE_MAX} bytes per second"
+            ));
+        }
         // Not a number is within no range.
         if !(0.1..=STALL_MAX).contains(&self.stall) {
             return Err(format!("stall must be within 0.1 and {STALL_MAX} s"));
@@ -154,12 +168,27 @@ impl Tuning {
     /// so many that the widest shell can feed all its children at once within
     /// the window, but not fewer than 16 KiB (or what the caller asked for).
     pub fn batch_for(&self, tree: &Tree) -> u32 {
-        let share = self.window / (tree.fanout().max(1) as u64);
+        self.batch_within(self.window / (tree.fanout().max(1) as u64))
+    }
+
+    /// The same where a share of the window is known. A slow pace makes messages
+    /// smaller, so that they come evenly, but not smaller than a chunk.
+    pub fn batch_within(&self, share: u64) -> u32 {
         let floor = self.batch.min(16 * 1024);
-        let batch = u32::try_from(share)
-            .unwrap_or(u32::MAX)
-            .clamp(floor, self.batch);
-        (batch / self.chunk).max(1) * self.chunk
+        let most = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+        let batch = most(share).clamp(floor, self.batch);
+        let even = self.pace.map_or(u32::MAX, |pace| most(Pacer::share(pace)));
+        (batch.min(even) / self.chunk).max(1) * self.chunk
+    }
+
+    /// This for each of `count` senders, which share window and pace.
+    pub fn shared_by(&self, count: u64) -> Self {
+        let share = |all: u64| (all / count.max(1)).max(1);
+        Self {
+            window: share(self.window),
+            pace: self.pace.map(share),
+            ..self.clone()
+        }
     }
 }
 
@@ -381,6 +410,7 @@ mod tests {
         };
         assert_eq!(with(|_| ()), Ok(()));
         assert_eq!(with(|t| t.window = WINDOW_MAX), Ok(()));
+        assert_eq!(with(|t| t.pace = Some(PACE_MAX)), Ok(()));
         assert_eq!(with(|t| t.stall = STALL_MAX), Ok(()));
         for (name, refused) in [
             ("k", with(|t| t.k = Some(0))),
@@ -389,6 +419,8 @@ mod tests {
             ("batch", with(|t| t.batch = u32::MAX)),
             ("window", with(|t| t.window = 0)),
             ("window", with(|t| t.window = WINDOW_MAX + 1)),
+            ("pace", with(|t| t.pace = Some(0))),
+            ("pace", with(|t| t.pace = Some(PACE_MAX + 1))),
             ("stall", with(|t| t.stall = 0.)),
             ("stall", with(|t| t.stall = STALL_MAX + 1.)),
             ("stall", with(|t| t.stall = 1e300)),
@@ -396,5 +428,35 @@ mod tests {
         ] {
             assert!(refused.unwrap_err().starts_with(name), "{name}");
         }
+    }
+
+    #[test]
+    fn a_slow_pace_makes_messages_smaller() {
+        let batch = |pace, chunk| {
+            let tuning = Tuning {
+                pace,
+                chunk,
+                ..Tuning::default()
+            };
+            tuning.batch_for(&Tree::kary(&[0, 1, 2], 2).unwrap())
+        };
+        assert_eq!(batch(None, CHUNK), BATCH);
+        assert_eq!(batch(Some(PACE_MAX), CHUNK), BATCH);
+        assert_eq!(batch(Some(200_000), CHUNK), 4 * CHUNK);
+        assert_eq!(batch(Some(200_000), 512), 39 * 512);
+        assert_eq!(batch(Some(1), CHUNK), CHUNK);
+    }
+
+    #[test]
+    fn senders_share_window_and_pace() {
+        let tuning = Tuning {
+            pace: Some(1000),
+            ..Tuning::default()
+        };
+        let share = tuning.shared_by(7);
+        assert_eq!((share.window, share.pace), (WINDOW / 7, Some(142)));
+        assert_eq!(share.batch, tuning.batch);
+        assert_eq!(tuning.shared_by(1001).pace, Some(1));
+        assert_eq!(Tuning::default().shared_by(2).pace, None);
     }
 }

@@ -12,6 +12,7 @@ pub mod item;
 pub mod message;
 pub mod name;
 pub mod origin;
+pub mod pacer;
 pub mod relay;
 pub mod report;
 pub mod spec;

@@ -233,6 +233,10 @@ impl Options {
         self.tune(|tuning| tuning.window = bytes)
     }
 
+    pub(super) fn set_pace(&mut self, bytes_per_second: u64) -> Result<()> {
+        self.tune(|tuning| tuning.pace = (bytes_per_second != 0).then_some(bytes_per_second))
+    }
+
     pub(super) fn set_timeout(&mut self, seconds: f64) -> Result<()> {
         self.timeout = if seconds == 0.0 {
             None
@@ -315,6 +319,7 @@ pub(super) fn c_text(text: &str) -> CString {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bcast::message::PACE_MAX;
 
     fn refused(result: Result<()>) {
         let error = result.unwrap_err();
@@ -379,6 +384,7 @@ mod tests {
         refused(options.set_chunk((1 << 20) + 1));
         refused(options.set_batch(4095));
         refused(options.set_window(0));
+        refused(options.set_pace(PACE_MAX + 1));
         for bad in [-1.0, f64::NAN, f64::INFINITY, -f64::INFINITY] {
             refused(options.set_timeout(bad));
         }
@@ -389,6 +395,10 @@ mod tests {
         options.set_fanout(3).unwrap();
         options.set_fanout(0).unwrap();
         assert_eq!(options.tuning.k, None);
+        options.set_pace(1).unwrap();
+        assert_eq!(options.tuning.pace, Some(1));
+        options.set_pace(0).unwrap();
+        assert_eq!(options.tuning.pace, None);
         options.set_timeout(1.5).unwrap();
         assert_eq!(options.timeout, Some(Duration::from_millis(1500)));
         options.set_timeout(0.0).unwrap();

@@ -238,6 +238,7 @@ number_setters! {
     flux_bcast_opts_set_chunk(u32) => set_chunk;
     flux_bcast_opts_set_batch(u32) => set_batch;
     flux_bcast_opts_set_window(u64) => set_window;
+    flux_bcast_opts_set_pace(u64) => set_pace;
     flux_bcast_opts_set_timeout(f64) => set_timeout;
 }
 

@@ -54,8 +54,8 @@ pub const AT_ONCE: u32 = 16;
 /// What to fetch, and where it goes.
 #[derive(Debug)]
 pub struct Gather {
-    /// Job, ranks that send, flow and time; the window is shared by those who
-    /// send at once.
+    /// Job, ranks that send, flow and time; window and pace are shared by those
+    /// who send at once.
     pub terms: Terms,
     /// The sources, absolute or below each rank's temporary directory.
     pub sources: Vec<RawName>,
@@ -235,6 +235,12 @@ impl Inner {
         }
     }
 
+    /// How many ranks send at once, at most.
+    fn senders(&self) -> u64 {
+        let ranks = self.plan.as_ref().map_or(1, |plan| plan.tree.size());
+        u64::from(self.gather.at_once).min(ranks as u64).max(1)
+    }
+
     fn ask(&self, rank: u32) -> std::result::Result<Intake, Failure> {
         let failure = |error: crate::flux::error::Error| {
             Failure::on(rank, error.errno().raw(), error.to_string())
@@ -252,18 +258,15 @@ impl Inner {
         };
         let transfer = new_id().map_err(failure)?;
         let tuning = &self.gather.terms.tuning;
-        let share = (tuning.window / u64::from(self.gather.at_once.max(1))).max(1);
-        let floor = tuning.batch.min(16 * 1024);
-        let batch = u32::try_from(share)
-            .unwrap_or(u32::MAX)
-            .clamp(floor, tuning.batch);
+        let share = tuning.shared_by(self.senders());
         let fetch = Fetch {
             version: VERSION,
             transfer,
             sources: self.gather.sources.clone(),
             chunk: tuning.chunk,
-            batch: (batch / tuning.chunk).max(1) * tuning.chunk,
-            window: share,
+            batch: share.batch_within(share.window),
+            window: share.window,
+            pace: share.pace,
             stall: tuning.stall,
         };
         let link = Link {

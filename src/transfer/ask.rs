@@ -238,6 +238,9 @@ pub struct Fetch {
     pub batch: u32,
     /// Bytes of frames that may be on their way.
     pub window: u64,
+    /// Bytes of frames per second; none: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pace: Option<u64>,
     /// Seconds without a sign of life (credit, a ping) after which the client
     /// counts as gone.
     pub stall: f64,

@@ -1,6 +1,8 @@
 //! The worker thread that reads the source.
 
 use std::path::Path;
+use std::time::Duration;
+use std::time::Instant;
 
 use crossbeam_channel as channel;
 
@@ -10,6 +12,7 @@ use crate::bcast::frame::Frame;
 use crate::bcast::id::TransferId;
 use crate::bcast::item::Item;
 use crate::bcast::name::RawName;
+use crate::bcast::pacer::Pacer;
 use crate::errno::Errno;
 use crate::file::FileError;
 use crate::file::Source;
@@ -39,11 +42,14 @@ pub enum SourceEvent {
 
 /// How it reads.
 #[derive(Clone, Debug)]
-pub struct Pace {
+pub struct Flow {
     /// Most bytes of data in a frame.
     pub batch: u32,
     /// Most bytes of frames without credit.
     pub window: u64,
+    /// Most bytes of frames per second, if there is a limit. They count as they
+    /// leave: with their headers, compressed.
+    pub pace: Option<u64>,
     /// Compress what gets smaller by it.
     pub compress: bool,
     /// The service whose shells want the data sealed, if they do.
@@ -51,8 +57,16 @@ pub struct Pace {
 }
 
 enum Command {
-    Go(Pace),
+    Go(Flow),
     Credit(u64),
+}
+
+impl Command {
+    fn take_credit(self, in_flight: &mut u64) {
+        if let Self::Credit(bytes) = self {
+            *in_flight = in_flight.saturating_sub(bytes);
+        }
+    }
 }
 
 /// Frames that may wait for the reactor: the window bounds them in bytes.
@@ -107,8 +121,8 @@ impl Reader {
     }
 
     /// Lets it read.
-    pub fn go(&self, pace: Pace) {
-        let _ = self.commands.send(Command::Go(pace));
+    pub fn go(&self, flow: Flow) {
+        let _ = self.commands.send(Command::Go(flow));
     }
 
     /// Gives credit back.
@@ -137,9 +151,10 @@ fn run(
     if events.send(opened).is_err() {
         return;
     }
-    let Ok(Command::Go(Pace {
+    let Ok(Command::Go(Flow {
         batch,
         window,
+        pace,
         compress,
         seal,
     })) = queue.recv()
@@ -149,6 +164,8 @@ fn run(
     let batch = usize::try_from(batch).unwrap_or(usize::MAX);
     let mut sealer = seal.map(Sealer::new);
     let mut buffer = Vec::new();
+    let mut pacer = pace.map(Pacer::new);
+    let began = Instant::now();
     let mut in_flight = 0u64;
     let mut seq = 0u64;
     let mut entry = 0u32;
@@ -181,14 +198,34 @@ fn run(
         entry += u32::from(ends);
         while in_flight > 0 && in_flight + frame.cost() > window {
             match queue.recv() {
-                Ok(Command::Credit(bytes)) => in_flight = in_flight.saturating_sub(bytes),
-                Ok(Command::Go(_)) => {}
+                Ok(command) => command.take_credit(&mut in_flight),
                 Err(_) => return,
             }
+        }
+        let wait = pacer
+            .as_mut()
+            .map(|pacer| pacer.pass(began.elapsed(), frame.cost()));
+        if !pause(wait.unwrap_or_default(), queue, &mut in_flight) {
+            return;
         }
         in_flight += frame.cost();
         if events.send(SourceEvent::Frame(frame)).is_err() {
             return;
+        }
+    }
+}
+
+/// Waits, and takes credit meanwhile; false if the reader is dropped, at once.
+fn pause(time: Duration, queue: &channel::Receiver<Command>, in_flight: &mut u64) -> bool {
+    if time.is_zero() {
+        return true;
+    }
+    let end = Instant::now() + time;
+    loop {
+        match queue.recv_deadline(end) {
+            Ok(command) => command.take_credit(in_flight),
+            Err(channel::RecvTimeoutError::Timeout) => return true,
+            Err(channel::RecvTimeoutError::Disconnected) => return false,
         }
     }
 }

@@ -59,6 +59,11 @@ static void options (void)
     INT_FAILS (EINVAL, flux_bcast_opts_set_chunk (o, 0));
     INT_FAILS (EINVAL, flux_bcast_opts_set_batch (o, 100));
     INT_FAILS (EINVAL, flux_bcast_opts_set_window (o, 0));
+    INT_FAILS (EINVAL, flux_bcast_opts_set_pace (NULL, 1));
+    INT_FAILS (EINVAL, flux_bcast_opts_set_pace (o, UINT64_MAX));
+    OK (strstr (flux_bcast_opts_get_error_text (o), "pace 1844674407370955161") != NULL);
+    OK (flux_bcast_opts_set_pace (o, (uint64_t)1 << 40) == 0);
+    OK (flux_bcast_opts_set_pace (o, 0) == 0);
     INT_FAILS (EINVAL, flux_bcast_opts_set_timeout (o, -1.));
     INT_FAILS (EINVAL, flux_bcast_opts_set_timeout (o, NAN));
     OK (flux_bcast_opts_set_fanout (o, 2) == 0);
@@ -252,6 +257,33 @@ static void accessors (void)
     INT_FAILS (ENODATA, flux_future_get (f, NULL));
     OK (path == flux_bcast_get_rank_path (f, count - 1, 0) && path[0] == '/');
     OK (flux_bcast_get_errnum (f) == 0);
+    flux_future_destroy (f);
+}
+
+/* It takes at least as long as its bytes at that pace, less one message; and a wait of
+ * years ends with the future.
+ */
+static void paced (void)
+{
+    flux_bcast_opts_t *o = make (FLUX_BCAST_TRUNC);
+    static char data[300000];
+    double seconds = 0.;
+
+    memset (data, 'x', sizeof (data));
+    OK (flux_bcast_opts_add_memory (o, data, sizeof (data), "paced") == 0);
+    OK (flux_bcast_opts_set_pace (o, 200000) == 0);
+    flux_future_t *f = start (o);
+    OK (result (f) == 0);
+    OK (flux_bcast_get_stats (f, NULL, &seconds) == 0 && seconds >= 1.4);
+    flux_future_destroy (f);
+    o = make (FLUX_BCAST_TRUNC);
+    OK (flux_bcast_opts_add_memory (o, data, sizeof (data), "paced") == 0);
+    OK (flux_bcast_opts_set_pace (o, 1) == 0);
+    f = start (o);
+    while (flux_bcast_get_state (f) != FLUX_BCAST_SENDING) {
+        OK (flux_future_get (f, NULL) == 0 && !flux_bcast_is_final (f));
+        flux_future_reset (f);
+    }
     flux_future_destroy (f);
 }
 
@@ -582,6 +614,7 @@ static const struct check checks[] = {
     { "directory", directory },
     { "progress", progress },
     { "accessors", accessors },
+    { "paced", paced },
     { "exists", exists },
     { "error", error },
     { "nowait", nowait },

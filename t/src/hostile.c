@@ -313,6 +313,8 @@ static void limits (void)
         { "{\"stall\":-1}", "stall" },
         { "{\"window\":18446744073709551615}", "window" },
         { "{\"window\":0}", "window" },
+        { "{\"pace\":0}", "pace" },
+        { "{\"pace\":9223372036854775807}", "pace" },
         { "{\"chunk\":0}", "chunk" },
         { "{\"chunk\":4294967295}", "chunk" },
         { "{\"batch\":4294967295}", "batch" },

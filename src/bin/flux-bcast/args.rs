@@ -148,6 +148,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) window: Option<u64>,
 
+    /// Most bytes of data per second (default: no limit)
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) pace: Option<u64>,
+
     /// Compress data on its way (for slow networks)
     #[arg(short = 'C', long)]
     pub(crate) compress: bool,

@@ -31,7 +31,7 @@ const ALL: u8 = FILES | LIST | REMOVE;
 /// An option, whether it is given, and the actions that it has a meaning with.
 type Row = (&'static str, fn(&Args) -> bool, u8);
 
-const OPTIONS: [Row; 34] = [
+const OPTIONS: [Row; 35] = [
     ("--help", |args| args.help, ALL),
     // Ends the command where it is parsed.
     ("--version", |_| false, ALL),
@@ -60,6 +60,7 @@ const OPTIONS: [Row; 34] = [
     ("--chunk", |args| args.chunk.is_some(), FILES),
     ("--batch", |args| args.batch.is_some(), FILES),
     ("--window", |args| args.window.is_some(), FILES),
+    ("--pace", |args| args.pace.is_some(), FILES),
     // Files that are fetched come by messages, as they are.
     ("--compress", |args| args.compress, COPIES),
     ("--direct", |args| args.direct, COPIES),
@@ -144,7 +145,10 @@ mod tests {
             ("--gather --direct f1 a d", Some("--direct")),
             ("--gather --unique f1 a d", Some("--unique")),
             ("--list -v --json --no-wait -t 1s -x 0 f1", None),
+            ("--dry-run --pace=1m f1 a", None),
+            ("--gather --pace=1m f1 a d", None),
             ("--list -k 2 f1", Some("--fanout")),
+            ("--remove --pace=1m f1", Some("--pace")),
             ("--list --stats f1", Some("--stats")),
             ("--list --progress=always f1", Some("--progress")),
             ("--remove --mkdir f1", Some("--mkdir")),

@@ -172,6 +172,7 @@ pub(crate) fn terms(args: &Args, target: Target) -> Result<Terms, Failed> {
 pub(crate) fn tuning(args: &Args) -> Result<Tuning, Failed> {
     let mut tuning = Tuning {
         k: args.fanout,
+        pace: args.pace,
         compress: args.compress,
         direct: args.direct,
         ..Tuning::default()

@@ -25,7 +25,7 @@ use crate::flux::message::Stream;
 use crate::flux::reactor::TimerWatcher;
 use crate::transfer::ask::Credit;
 use crate::transfer::ask::Fetch;
-use crate::transfer::reader::Pace;
+use crate::transfer::reader::Flow;
 use crate::transfer::reader::Reader;
 use crate::transfer::reader::SourceEvent;
 use crate::transfer::told::told_text;
@@ -43,6 +43,7 @@ struct Open {
     reader: Reader,
     batch: u32,
     window: u64,
+    pace: Option<u64>,
     stall: Duration,
     /// Ends it when the client has been silent for `stall`.
     silence: TimerWatcher,
@@ -133,6 +134,7 @@ impl Bcast {
                     reader,
                     batch: fetch.batch,
                     window: fetch.window,
+                    pace: fetch.pace,
                     stall,
                     silence,
                 };
@@ -170,6 +172,7 @@ impl Bcast {
             chunk: fetch.chunk,
             batch: fetch.batch,
             window: fetch.window,
+            pace: fetch.pace,
             stall: fetch.stall,
             ..Tuning::default()
         };
@@ -189,9 +192,10 @@ impl Bcast {
         match event {
             SourceEvent::Opened { .. } => {
                 if let Some(fetch) = fetches.open.get(&transfer) {
-                    fetch.reader.go(Pace {
+                    fetch.reader.go(Flow {
                         batch: fetch.batch,
                         window: fetch.window,
+                        pace: fetch.pace,
                         compress: false,
                         seal: self.access.seal(),
                     });

@@ -66,6 +66,7 @@ const KEYS: &[&str] = &[
     "chunk",
     "batch",
     "window",
+    "pace",
     "compress",
     "direct",
     "timeout",
@@ -129,6 +130,7 @@ impl Options {
         if let Some(window) = get.size("window")? {
             tuning.window = window;
         }
+        tuning.pace = get.size("pace")?;
         tuning.compress = get.flag("compress")?;
         tuning.direct = get.flag("direct")?;
         if let Some(stall) = get.duration("stall")? {
@@ -347,12 +349,13 @@ mod tests {
     #[test]
     fn words_of_the_command() {
         let options = Options::parse(&json!({
-            "source": "a", "k": 2, "chunk": "8k", "timeout": "1m", "force": 1, "mode": "755",
+            "source": "a", "k": 2, "chunk": "8k", "pace": "50M", "timeout": "1m", "force": 1, "mode": "755",
             "ranks": "1-2", "env": "WHERE", "dest": "d/", "mkdir": true,
         }))
         .unwrap();
         assert_eq!(options.tuning.k, Some(2));
         assert_eq!(options.tuning.chunk, 8192);
+        assert_eq!(options.tuning.pace, Some(50 << 20));
         assert_eq!(options.timeout, Some(Duration::from_secs(60)));
         assert_eq!(options.policy.existing, Existing::Replace);
         assert_eq!(options.policy.mode, Some(0o755));
@@ -384,6 +387,9 @@ mod tests {
             (json!({"source": "a", "k": 0}), "k must be at least 1"),
             (json!({"source": "a", "k": "x"}), "bcast.k"),
             (json!({"source": "a", "chunk": "2M"}), "chunk"),
+            (json!({"source": "a", "pace": 0}), "bcast.pace 0"),
+            (json!({"source": "a", "pace": "2000G"}), "bcast.pace"),
+            (json!({"source": "a", "pace": "fast"}), "bcast.pace"),
             (json!({"source": "a", "mode": "999"}), "bcast.mode"),
             (json!({"source": "a", "timeout": "soon"}), "bcast.timeout"),
             (json!({"source": "a", "force": "maybe"}), "bcast.force"),

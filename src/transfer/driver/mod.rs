@@ -24,7 +24,7 @@ use super::edge::Edge;
 use super::edge::EdgeEvent;
 use super::edge::Link;
 use super::edge::RpcEdge;
-use super::reader::Pace;
+use super::reader::Flow;
 use super::reader::Reader;
 use super::writer::Place;
 use super::writer::Writer;
@@ -180,9 +180,10 @@ impl Driver {
             Some(_) => setup.network.link(setup.open.tree.root()),
             None => None,
         };
-        reader.go(Pace {
+        reader.go(Flow {
             batch: tuning.batch_for(&setup.open.tree),
             window: tuning.window,
+            pace: tuning.pace,
             compress: tuning.compress,
             seal: seal.map(|link| link.service),
         });
