@@ -5,6 +5,7 @@
 //! with `-o pmi=port`; `upmi` is its client, for brokers.
 
 pub(crate) mod bcast;
+mod brokers;
 #[expect(unsafe_code, reason = "called by C")]
 mod entry;
 pub(crate) mod pmi;

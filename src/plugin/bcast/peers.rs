@@ -5,6 +5,7 @@ use crate::flux::handle::Handle;
 use crate::flux::shell::Shell;
 use crate::flux::shell::ShellInfo;
 use crate::hostlist;
+use crate::plugin::brokers::Brokers;
 use crate::transfer::driver::Network;
 use crate::transfer::edge::Link;
 
@@ -12,6 +13,7 @@ use crate::transfer::edge::Link;
 #[derive(Debug)]
 pub(super) struct Peers {
     shell: Shell,
+    brokers: Brokers,
     handle: Handle,
     service: String,
     size: u32,
@@ -24,6 +26,7 @@ impl Peers {
         let lists = info.resources.pointer("/execution/nodelist");
         Self {
             shell,
+            brokers: Brokers::new(shell, info),
             handle,
             service: info.service.clone(),
             size: info.size,
@@ -40,7 +43,7 @@ impl Peers {
 
     /// Rank of a shell's broker.
     pub(super) fn broker(&self, rank: u32) -> Result<u32> {
-        Ok(self.shell.rank_info(rank)?.broker_rank)
+        self.brokers.of(rank)
     }
 
     /// Host names of all shells, in order of rank.

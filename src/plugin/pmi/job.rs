@@ -16,6 +16,7 @@ use crate::flux::shell::Shell;
 use crate::flux::thread::signals_blocked;
 use crate::hostlist;
 use crate::idset::IdSet;
+use crate::plugin::brokers::Brokers;
 use crate::pmi::BATCH_BYTES;
 use crate::pmi::Config;
 use crate::pmi::Ids;
@@ -43,6 +44,7 @@ pub(super) struct Job {
 impl Job {
     pub(super) fn read(shell: Shell) -> Result<Self> {
         let info = shell.info()?;
+        let brokers = Brokers::new(shell, &info);
         let mut job = Self {
             brokers: Vec::new(),
             hosts: Vec::new(),
@@ -73,7 +75,7 @@ impl Job {
                     *place = number;
                 }
             }
-            job.brokers.push(rank.broker_rank);
+            job.brokers.push(brokers.of(number)?);
             job.hosts.push(rank.name);
         }
         if job.shell_of_rank.contains(&u32::MAX) {
