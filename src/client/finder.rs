@@ -26,6 +26,7 @@ use crate::flux::error::Result;
 use crate::flux::future::Pending;
 use crate::flux::handle::Handle;
 use crate::flux::handle::Node;
+use crate::flux::reactor::TimerWatcher;
 use crate::transfer::edge;
 
 /// What a finder finds.
@@ -118,18 +119,59 @@ impl Finder {
     }
 }
 
+/// A finder and the time limit of what begins with it. Dropping it ends both.
+pub(super) struct Search {
+    _finder: Finder,
+    _limit: Option<TimerWatcher>,
+}
+
+impl Search {
+    /// Starts to look, as [`Finder::start`]; `expired` hears when the time that the
+    /// terms allow is over.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub(super) fn start(
+        handle: Handle,
+        terms: &Terms,
+        request: PlanRequest,
+        found: impl Fn(Found) + 'static,
+        expired: impl Fn(Failure) + 'static,
+    ) -> Result<Self> {
+        let finder = Finder::start(handle, terms, request, found)?;
+        let weak = Rc::downgrade(&finder.inner);
+        let limit = terms.limit(handle.reactor()?, move |why| {
+            if let Some(inner) = weak.upgrade() {
+                let why = inner.borrow().explain(why);
+                expired(why);
+            }
+        })?;
+        Ok(Self {
+            _finder: finder,
+            _limit: limit,
+        })
+    }
+}
+
 /// Why something took too long: says so, if it was the start of the job.
 pub(super) fn explain(finder: &Option<Finder>, why: Failure) -> Failure {
     match finder {
-        Some(finder) if finder.inner.borrow().pending => Failure {
-            text: format!("{}; the job has not started", why.text),
-            ..why
-        },
-        _ => why,
+        Some(finder) => finder.inner.borrow().explain(why),
+        None => why,
     }
 }
 
 impl Inner {
+    fn explain(&self, why: Failure) -> Failure {
+        if !self.pending {
+            return why;
+        }
+        Failure {
+            text: format!("{}; the job has not started", why.text),
+            ..why
+        }
+    }
+
     fn tell(this: &Rc<RefCell<Self>>, found: Found) {
         let tell = Rc::clone(&this.borrow().tell);
         tell(found);

@@ -19,9 +19,8 @@ use super::ClientEvent;
 use super::Running;
 use super::Summary;
 use super::Terms;
-use super::finder;
-use super::finder::Finder;
 use super::finder::Found;
+use super::finder::Search;
 use super::intake::Intake;
 use super::intake::IntakeEvent;
 use super::shelf::Shelf;
@@ -40,7 +39,6 @@ use crate::bcast::spec::Policy;
 use crate::file::Totals;
 use crate::flux::error::Result;
 use crate::flux::handle::Handle;
-use crate::flux::reactor::TimerWatcher;
 use crate::idset::IdSet;
 use crate::transfer::ask::Fetch;
 use crate::transfer::edge::Link;
@@ -95,8 +93,7 @@ struct Inner {
     /// Bytes taken by ranks that are done, and by those that are not.
     bytes: u64,
     coming: BTreeMap<u32, u64>,
-    finder: Option<Finder>,
-    timer: Option<TimerWatcher>,
+    search: Option<Search>,
     ended: bool,
     me: Weak<RefCell<Inner>>,
 }
@@ -129,27 +126,25 @@ impl Gathering {
                 failed: BTreeMap::new(),
                 bytes: 0,
                 coming: BTreeMap::new(),
-                finder: None,
-                timer: None,
+                search: None,
                 ended: false,
                 me: Weak::clone(me),
             })
         });
         let weak = Rc::downgrade(&inner);
-        let finder = Finder::start(handle, &terms, terms.plan.clone(), move |found| {
+        let found = move |found| {
             if let Some(this) = weak.upgrade() {
                 Inner::found(&this, found);
             }
-        })?;
-        inner.borrow_mut().finder = Some(finder);
+        };
         let weak = Rc::downgrade(&inner);
-        let timer = terms.limit(handle.reactor()?, move |why| {
+        let expired = move |why| {
             if let Some(this) = weak.upgrade() {
-                let why = finder::explain(&this.borrow().finder, why);
                 Inner::end(&this, Some(why));
             }
-        })?;
-        inner.borrow_mut().timer = timer;
+        };
+        let search = Search::start(handle, &terms, terms.plan.clone(), found, expired)?;
+        inner.borrow_mut().search = Some(search);
         Ok(Self { inner })
     }
 }
@@ -354,8 +349,7 @@ impl Inner {
                 return;
             }
             inner.ended = true;
-            inner.finder = None;
-            inner.timer = None;
+            inner.search = None;
             // Their writers end before the shelf goes.
             let intakes = std::mem::take(&mut inner.intakes);
             (inner.conclude(why), intakes)

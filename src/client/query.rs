@@ -13,9 +13,8 @@ use serde_json::Value;
 
 use super::Running;
 use super::Terms;
-use super::finder;
-use super::finder::Finder;
 use super::finder::Found;
+use super::finder::Search;
 use super::terms::failure;
 use crate::bcast::message::Plan;
 use crate::bcast::message::VERSION;
@@ -31,7 +30,6 @@ use crate::flux::error::Result;
 use crate::flux::future::Pending;
 use crate::flux::handle::Handle;
 use crate::flux::handle::Node;
-use crate::flux::reactor::TimerWatcher;
 use crate::transfer::ask::Had;
 use crate::transfer::ask::Has;
 use crate::transfer::ask::Inspect;
@@ -158,8 +156,7 @@ struct Inner<T> {
     question: Question<T>,
     patience: Duration,
     listener: Rc<dyn Fn(QueryEvent<T>)>,
-    finder: Option<Finder>,
-    timer: Option<TimerWatcher>,
+    search: Option<Search>,
     service: String,
     /// Rank and broker of those not yet asked, the next one last.
     todo: Vec<(u32, u32)>,
@@ -185,23 +182,22 @@ impl<T: DeserializeOwned + 'static> Query<T> {
     ) -> Result<Self> {
         let inner = Inner::new(handle, question, terms.stall(), Rc::new(listener));
         let weak = Rc::downgrade(&inner);
-        let finder = Finder::start(handle, terms, terms.plan.clone(), move |found| {
+        let found = move |found| {
             let Some(this) = weak.upgrade() else { return };
             match found {
                 Found::Waiting => Inner::tell(&this, QueryEvent::Waiting),
                 Found::Ready { plan, service } => Inner::ask_all(&this, &plan, service),
                 Found::Over(failure) => Inner::end(&this, Some(failure)),
             }
-        })?;
-        inner.borrow_mut().finder = Some(finder);
+        };
         let weak = Rc::downgrade(&inner);
-        let timer = terms.limit(handle.reactor()?, move |why| {
+        let expired = move |why| {
             if let Some(this) = weak.upgrade() {
-                let why = finder::explain(&this.borrow().finder, why);
                 Inner::expired(&this, why);
             }
-        })?;
-        inner.borrow_mut().timer = timer;
+        };
+        let search = Search::start(handle, terms, terms.plan.clone(), found, expired)?;
+        inner.borrow_mut().search = Some(search);
         Ok(Self { inner })
     }
 
@@ -240,8 +236,7 @@ impl<T: DeserializeOwned + 'static> Inner<T> {
                 question,
                 patience,
                 listener,
-                finder: None,
-                timer: None,
+                search: None,
                 service: String::new(),
                 todo: Vec::new(),
                 asked: BTreeMap::new(),
@@ -265,8 +260,7 @@ impl<T: DeserializeOwned + 'static> Inner<T> {
                 return;
             }
             inner.ended = true;
-            inner.finder = None;
-            inner.timer = None;
+            inner.search = None;
             inner.asked.clear();
             Answers {
                 ranks: std::mem::take(&mut inner.answers),

@@ -12,9 +12,8 @@ use super::ClientEvent;
 use super::Running;
 use super::Summary;
 use super::Terms;
-use super::finder;
-use super::finder::Finder;
 use super::finder::Found;
+use super::finder::Search;
 use super::pulse;
 use super::pulse::Pulse;
 use super::terms::failure;
@@ -33,7 +32,6 @@ use crate::flux::future::FutureRef;
 use crate::flux::future::Pending;
 use crate::flux::handle::Handle;
 use crate::flux::handle::Node;
-use crate::flux::reactor::TimerWatcher;
 use crate::idset::IdSet;
 use crate::transfer::ask::From;
 use crate::transfer::ask::Told;
@@ -75,12 +73,11 @@ struct Inner {
     names: Vec<RawName>,
     hosts: Vec<String>,
     verified: u32,
-    finder: Option<Finder>,
+    search: Option<Search>,
     stream: Option<Pending>,
     /// The shell that sends, until it has told how it ended.
     origin: Option<Link>,
     pulse: Option<Pulse>,
-    timer: Option<TimerWatcher>,
     ended: bool,
     me: Weak<RefCell<Inner>>,
 }
@@ -115,30 +112,28 @@ impl Remote {
                 names: Vec::new(),
                 hosts: Vec::new(),
                 verified: 0,
-                finder: None,
+                search: None,
                 stream: None,
                 origin: None,
                 pulse: None,
-                timer: None,
                 ended: false,
                 me: Weak::clone(me),
             })
         });
         let weak = Rc::downgrade(&inner);
-        let finder = Finder::start(handle, &terms, asked, move |found| {
+        let found = move |found| {
             if let Some(this) = weak.upgrade() {
                 Inner::found(&this, found);
             }
-        })?;
-        inner.borrow_mut().finder = Some(finder);
+        };
         let weak = Rc::downgrade(&inner);
-        let timer = terms.limit(handle.reactor()?, move |why| {
+        let expired = move |why| {
             if let Some(this) = weak.upgrade() {
-                let why = finder::explain(&this.borrow().finder, why);
                 Inner::end(&this, Vec::new(), Some(why));
             }
-        })?;
-        inner.borrow_mut().timer = timer;
+        };
+        let search = Search::start(handle, &terms, asked, found, expired)?;
+        inner.borrow_mut().search = Some(search);
         Ok(Self { inner })
     }
 }
@@ -167,10 +162,9 @@ impl Inner {
             let why = Failure::client(libc::ECANCELED, "the client gave up");
             pulse::call_off(&origin, self.transfer, why);
         }
-        self.finder = None;
+        self.search = None;
         self.stream = None;
         self.pulse = None;
-        self.timer = None;
     }
 
     fn tell(this: &Rc<RefCell<Self>>, event: ClientEvent) {
