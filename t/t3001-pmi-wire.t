@@ -194,7 +194,15 @@ test_expect_success 'unknown and bad options are refused by name' '
 	test_must_fail pmi_run -n 1 -o pmi-port.bind=192.0.2.1 true 2>err &&
 	grep "listen on 192.0.2.1: Cannot assign requested address" err &&
 	test_must_fail pmi_run -n 1 -o pmi-port.bind=0.0.0.0 -o pmi-port.id=rank true 2>err &&
-	grep "option pmi-port.id=rank: .*pmi-port.bind=0.0.0.0: use id=random or a bind" err
+	grep "option pmi-port.id=rank: .*pmi-port.bind=0.0.0.0: use id=random or a bind" err &&
+	test_must_fail pmi_run -n 1 -o pmi-port.allow=172.17.0.0/16 true 2>err &&
+	grep "option pmi-port.allow: .*pmi-port.bind=127.0.0.1: use a bind address" err &&
+	test_must_fail pmi_run -n 1 -o pmi-port.bind=0.0.0.0 -o pmi-port.allow=172.17.0.1/16 \
+		true 2>err &&
+	grep "option pmi-port.allow: .172.17.0.1/16. has bits after the first 16: use" err &&
+	test_must_fail pmi_run -n 1 -o pmi-port.bind=0.0.0.0 -o pmi-port.allow=172.17.0.0/16 \
+		-o pmi-port.id=rank true 2>err &&
+	grep "option pmi-port.id=rank: " err
 '
 
 # A job whose ranks wait until "go" exists, then need each other.

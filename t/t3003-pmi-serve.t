@@ -46,6 +46,11 @@ test_expect_success 'wrong words are refused in the form of all errors' '
 	port_refuses --size serve -n x true &&
 	port_refuses --lable serve -n 1 --lable true &&
 	port_refuses --bind serve --bind=localhost -n 1 true &&
+	port_refuses --allow serve --allow=172.17.0.1/16 -b 0.0.0.0 -n 1 true &&
+	port_refuses "no other host can connect where this listens, at 127.0.0.1: give a --bind" \
+		serve --allow=172.17.0.0/16 -n 1 true &&
+	port_refuses "no other host can connect where this listens, at 127.0.0.2: give a --bind" \
+		serve --allow=192.0.2.1 -b 127.0.0.2 -n 1 true &&
 	port_refuses --hostlist serve --script true &&
 	port_refuses --rsh-command serve -n 1 -r ssh true &&
 	port_refuses COMMAND serve -n 1 "" &&
@@ -302,7 +307,7 @@ test_expect_success 'check fails for a server that deviates' '
 
 test_expect_success 'the worst exit status is passed on' '
 	test_expect_code 7 "$PORT" serve -n 3 sh -c "exit \$((PMI_RANK == 1 ? 7 : PMI_RANK))" &&
-	test_expect_code 255 "$PORT" serve -H 127.0.0.2,broken --allow 127.0.0.9 \
+	test_expect_code 255 "$PORT" serve -H 127.0.0.2,broken -b 0.0.0.0 --allow 127.0.0.9 \
 		-r ./fake-rsh true 2>err &&
 	grep "no route to broken" err &&
 	grep "rank 1: exit status 255" err

@@ -7,6 +7,7 @@
 pub mod admission;
 pub mod dial;
 pub mod lookup;
+pub mod origin;
 pub mod owner;
 
 use crate::pmi::ConnId;

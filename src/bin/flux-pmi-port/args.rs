@@ -1,12 +1,12 @@
 //! The command line.
 
 use std::ffi::OsString;
-use std::net::IpAddr;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use clap::Parser;
 use clap::Subcommand;
+use flux_bcast::sockets::origin::Origin;
 use flux_bcast::units::parse_fsd;
 
 /// Start programs that use PMI over TCP, serve them, and check who serves them.
@@ -60,10 +60,10 @@ pub(crate) struct Serve {
     #[arg(short = 'b', long, value_name = "ADDR")]
     pub(crate) bind: Option<Ipv4Addr>,
 
-    /// Accept clients from this address too; those of the hosts and of this
-    /// machine are
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) allow: Vec<IpAddr>,
+    /// Accept clients from this address, network (ADDR/BITS) or host too; those
+    /// of the hosts and of this machine are
+    #[arg(long, value_name = "FROM")]
+    pub(crate) allow: Vec<Origin>,
 
     /// Do not demand that clients on this machine belong to this user
     #[arg(long)]

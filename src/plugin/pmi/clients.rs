@@ -107,19 +107,23 @@ impl Inner {
             } else {
                 ""
             };
-            self.log()
-                .warn(format_args!("refused a client from {peer}: {reason}{last}"));
+            let hint = match reason {
+                Refusal::Elsewhere if self.options.is_open() => "; see pmi-port.allow",
+                _ => "",
+            };
+            self.log().warn(format_args!(
+                "refused a client from {peer}: {reason}{hint}{last}"
+            ));
         }
     }
 
     /// The provider closes a connection: remembers where it came from.
     pub(super) fn offended(&self, conn: ConnId) {
         let peer = self.sockets.borrow().peer(conn);
-        if let Some(peer) = peer
-            && self.admission.offended(peer.ip())
-        {
+        let barred = peer.map(|peer| self.admission.offended(peer.ip()));
+        for place in barred.unwrap_or_default() {
             let log = self.log();
-            log.warn(format_args!("{} is barred: {BARRED}", peer.ip()));
+            log.warn(format_args!("{place} is barred: {BARRED}"));
         }
     }
 

@@ -23,6 +23,9 @@ use crate::pmi::Ids;
 use crate::pmi::Limits;
 use crate::pmi::mapping;
 use crate::sockets::lookup::lookup;
+use crate::sockets::origin;
+use crate::sockets::origin::Network;
+use crate::sockets::origin::Origin;
 
 /// How long the start of a job may wait for names of hosts to be looked up.
 const LOOKUP: Duration = Duration::from_secs(10);
@@ -117,11 +120,13 @@ impl Job {
         })
     }
 
-    /// The addresses of the job's hosts, from which clients may come. Waits a
-    /// while for names to be looked up.
-    pub(super) fn addresses(&self, shell: Shell) -> Result<BTreeSet<IpAddr>> {
-        let found = signals_blocked(|| lookup(&self.hosts, LOOKUP))
-            .context("pmi-port: look up hosts")?;
+    /// Where clients may come from: the addresses of the job's hosts, and what the
+    /// user allows. Waits a while for names to be looked up.
+    pub(super) fn places(&self, shell: Shell, allow: &[Origin]) -> Result<BTreeSet<Network>> {
+        let (names, mut places) = origin::divide(allow);
+        let names: Vec<String> = self.hosts.iter().chain(names).cloned().collect();
+        let found =
+            signals_blocked(|| lookup(&names, LOOKUP)).context("pmi-port: look up hosts")?;
         let own = usize::try_from(self.shell_rank)
             .ok()
             .and_then(|rank| self.hosts.get(rank));
@@ -136,7 +141,8 @@ impl Job {
                 hostlist::fold(&unknown)
             ));
         }
-        Ok(found.into_values().flatten().collect())
+        places.extend(found.into_values().flatten().map(Network::from));
+        Ok(places)
     }
 
     /// The keys that the shell's own provider has too.

@@ -97,12 +97,12 @@ impl Pmi {
         };
         let job = Job::read(shell)?;
         let config = job.config(shell, &options)?;
-        let hosts = if options.is_open() {
-            job.addresses(shell)?
+        let places = if options.is_open() {
+            job.places(shell, &options.allow)?
         } else {
             BTreeSet::new()
         };
-        let admission = Admission::new(options.uid_check, hosts)
+        let admission = Admission::new(options.uid_check, places)
             .context("pmi-port: list the addresses of this machine")?;
         let sockets = Sockets::listen(SocketAddrV4::new(options.bind, 0))
             .with_context(|| format!("pmi-port: listen on {}", options.bind))?;

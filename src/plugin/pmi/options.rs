@@ -11,6 +11,7 @@ use crate::flux::error::Result;
 use crate::flux::log::Log;
 use crate::flux::shell::Shell;
 use crate::pmi::IdPolicy;
+use crate::sockets::origin::Origin;
 use crate::units::parse_fsd;
 
 /// The name that selects this provider in `-o pmi=LIST`.
@@ -24,6 +25,8 @@ const SIMPLE: [&str; 3] = ["simple", "pmi1", "pmi2"];
 pub(crate) struct Options {
     /// Address to listen on; tasks must be able to reach it.
     pub(crate) bind: Ipv4Addr,
+    /// Where clients may come from besides the job's hosts.
+    pub(crate) allow: Vec<Origin>,
     /// How ids are chosen, if the user has said so; see [`Options::ids`].
     pub(crate) id: Option<IdPolicy>,
     pub(crate) lanes: u32,
@@ -44,6 +47,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             bind: Ipv4Addr::LOCALHOST,
+            allow: Vec::new(),
             id: None,
             lanes: 8,
             nomap: false,
@@ -126,7 +130,7 @@ fn parse(list: &Value, object: Option<&Value>) -> std::result::Result<Option<Opt
     Ok(Some(options))
 }
 
-const KNOWN: &str = "bind, id, lanes, nomap, k, handshake-timeout, uid-check, pmi12";
+const KNOWN: &str = "bind, allow, id, lanes, nomap, k, handshake-timeout, uid-check, pmi12";
 
 impl Options {
     /// Other hosts can connect.
@@ -153,6 +157,13 @@ impl Options {
                 self.bind
             ));
         }
+        if !self.is_open() && !self.allow.is_empty() {
+            return Err(format!(
+                "option pmi-port.allow: no other host can connect with pmi-port.bind={}: use \
+                 a bind address that is not of 127.*",
+                self.bind
+            ));
+        }
         Ok(())
     }
 
@@ -164,6 +175,7 @@ impl Options {
                     .parse()
                     .map_err(|_| format!("'{text}' is not a numeric IPv4 address"))?;
             }
+            "allow" => self.allow = origins(value)?,
             "id" => {
                 self.id = Some(match text(value)?.as_str() {
                     "rank" => IdPolicy::Rank,
@@ -195,6 +207,15 @@ fn text(value: &Value) -> std::result::Result<String, String> {
         Value::String(text) => Ok(text.clone()),
         Value::Number(number) => Ok(number.to_string()),
         other => Err(format!("{other} is not a text")),
+    }
+}
+
+/// One place, or an array of them.
+fn origins(value: &Value) -> std::result::Result<Vec<Origin>, String> {
+    match value {
+        Value::Array(values) if values.is_empty() => Err("the array is empty".into()),
+        Value::Array(values) => values.iter().map(|value| text(value)?.parse()).collect(),
+        one => Ok(vec![text(one)?.parse()?]),
     }
 }
 
@@ -267,7 +288,8 @@ mod tests {
         let options = read(
             "port",
             json!({
-                "bind": "10.0.0.1", "id": "random", "lanes": "3", "nomap": 1, "k": 16,
+                "bind": "10.0.0.1", "allow": "10.0.0.0/8", "id": "random", "lanes": "3",
+                "nomap": 1, "k": 16,
                 "handshake-timeout": "1.5m", "uid-check": "off", "pmi12": true,
             }),
         );
@@ -275,6 +297,7 @@ mod tests {
             options.unwrap().unwrap(),
             Options {
                 bind: Ipv4Addr::new(10, 0, 0, 1),
+                allow: vec!["10.0.0.0/8".parse().unwrap()],
                 id: Some(IdPolicy::Random),
                 lanes: 3,
                 nomap: true,
@@ -314,6 +337,36 @@ mod tests {
         }
     }
 
+    #[test]
+    fn places_are_one_or_an_array_and_need_a_bind_that_they_reach() {
+        let allow = |bind: &str, allow: Value| {
+            let read = read("port", json!({"allow": allow, "bind": bind}));
+            read.map(|options| options.unwrap().allow)
+        };
+        let places = |texts: &[&str]| Ok(texts.iter().map(|t| t.parse().unwrap()).collect());
+        for bind in ["0.0.0.0", "172.17.0.1"] {
+            assert_eq!(allow(bind, json!("fd00::/8")), places(&["fd00::/8"]));
+            let texts = ["172.17.0.0/16", "192.0.2.1", "login1"];
+            assert_eq!(allow(bind, json!(texts)), places(&texts));
+        }
+        for bind in ["127.0.0.1", "127.9.9.9"] {
+            let error = allow(bind, json!("172.17.0.0/16")).unwrap_err();
+            assert!(error.starts_with("option pmi-port.allow: "), "{error}");
+            assert!(
+                error.contains(&format!("pmi-port.bind={bind}: ")),
+                "{error}"
+            );
+        }
+        let error = read("port", json!({"allow": "login1"})).unwrap_err();
+        assert!(error.contains("pmi-port.bind=127.0.0.1: "), "{error}");
+        let error = read(
+            "port",
+            json!({"allow": "10.0.0.1", "bind": "0.0.0.0", "id": "rank"}),
+        );
+        let error = error.unwrap_err();
+        assert!(error.starts_with("option pmi-port.id=rank: "), "{error}");
+    }
+
     /// The manual page must name exactly the options that there are.
     #[test]
     fn the_manual_page_has_the_same_options() {
@@ -350,6 +403,26 @@ mod tests {
             (
                 json!({"bind": "localhost"}),
                 "option pmi-port.bind: 'localhost' is not a numeric",
+            ),
+            (
+                json!({"allow": "172.17.0.1/16"}),
+                "option pmi-port.allow: '172.17.0.1/16' has bits after",
+            ),
+            (
+                json!({"allow": ["10.0.0.1", "10.0.0.0/33"]}),
+                "option pmi-port.allow: '10.0.0.0/33' needs a number of bits from 0 to 32",
+            ),
+            (
+                json!({"allow": 172.17}),
+                "option pmi-port.allow: '172.17' is neither ADDRESS,",
+            ),
+            (
+                json!({"allow": [["10.0.0.1"]]}),
+                "option pmi-port.allow: [\"10.0.0.1\"] is not a text",
+            ),
+            (
+                json!({"allow": []}),
+                "option pmi-port.allow: the array is empty",
             ),
             (
                 json!({"id": 7}),

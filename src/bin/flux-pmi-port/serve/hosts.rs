@@ -10,6 +10,9 @@ use std::net::UdpSocket;
 use flux_bcast::errno::reason;
 use flux_bcast::hostlist;
 use flux_bcast::sockets::lookup::addresses;
+use flux_bcast::sockets::origin;
+use flux_bcast::sockets::origin::Network;
+use flux_bcast::sockets::origin::Origin;
 
 use crate::output;
 
@@ -97,18 +100,19 @@ impl Hosts {
         }
     }
 
-    /// The addresses that clients may come from.
-    pub(super) fn addresses(&self, more: &[IpAddr]) -> BTreeSet<IpAddr> {
-        let mut all: BTreeSet<IpAddr> = more.iter().copied().collect();
-        let distinct: BTreeSet<&String> = self.names.iter().collect();
-        for name in distinct {
+    /// The hosts and networks that clients may come from.
+    pub(super) fn places(&self, more: &[Origin]) -> BTreeSet<Network> {
+        let (named, mut all) = origin::divide(more);
+        let hosts: BTreeSet<&String> = self.names.iter().collect();
+        for name in hosts.union(&named) {
             let found = addresses(name);
-            if found.is_empty() && more.is_empty() {
+            // Who allows others may mean them for a host that is not known.
+            if found.is_empty() && (more.is_empty() || named.contains(name)) {
                 output::note(&format!(
                     "host {name} has no address here, so its clients are refused; see --allow"
                 ));
             }
-            all.extend(found);
+            all.extend(found.into_iter().map(Network::from));
         }
         all
     }
@@ -142,8 +146,18 @@ mod tests {
         assert!(hosts("", 1).local_address().unwrap().is_loopback());
         assert!(
             hosts("127.0.0.2", 1)
-                .addresses(&[])
-                .contains(&IpAddr::from([127, 0, 0, 2]))
+                .places(&[])
+                .contains(&IpAddr::from([127, 0, 0, 2]).into())
         );
+    }
+
+    #[test]
+    fn clients_may_come_from_hosts_and_from_what_is_allowed() {
+        let more = ["10.0.0.0/8", "127.0.0.3", "localhost"].map(|text| text.parse().unwrap());
+        let places = hosts("127.0.0.2,127.0.0.2", 2).places(&more);
+        let texts: Vec<String> = places.iter().map(Network::to_string).collect();
+        for text in ["10.0.0.0/8", "127.0.0.1", "127.0.0.2", "127.0.0.3"] {
+            assert!(texts.iter().any(|place| place == text), "{text}: {texts:?}");
+        }
     }
 }

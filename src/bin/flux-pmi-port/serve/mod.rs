@@ -56,6 +56,12 @@ pub(crate) fn run(args: Serve) -> Result<(), Failed> {
         Some(addr) => addr,
         None => hosts.local_address().map_err(Failed::Error)?,
     };
+    if bind.is_loopback() && !args.allow.is_empty() {
+        return Err(Failed::Usage(format!(
+            "--allow: no other host can connect where this listens, at {bind}: give a \
+             --bind address that is not of 127.*"
+        )));
+    }
     let sockets = Sockets::listen(SocketAddrV4::new(bind, 0))
         .map_err(|error| Failed::Error(format!("listen on {bind}: {}", reason(&error))))?;
     let addr = sockets
@@ -75,7 +81,7 @@ pub(crate) fn run(args: Serve) -> Result<(), Failed> {
         hostlist: hosts.text(),
         secret,
     };
-    let admission = Admission::new(!args.no_uid_check, hosts.addresses(&args.allow))
+    let admission = Admission::new(!args.no_uid_check, hosts.places(&args.allow))
         .map_err(|error| Failed::Error(format!("list own addresses: {}", reason(&error))))?;
     let mut server = Server::new(&args, provider, sockets, admission)?;
     if args.script {

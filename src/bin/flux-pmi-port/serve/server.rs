@@ -311,8 +311,9 @@ impl<'a> Server<'a> {
                 }
                 Action::Close(conn) => {
                     let peer = self.sockets.peer(conn).map(|peer| peer.ip());
-                    if let Some(peer) = peer.filter(|peer| self.admission.offended(*peer)) {
-                        output::note(&format!("{peer} is barred: {BARRED}"));
+                    let barred = peer.map(|peer| self.admission.offended(peer));
+                    for place in barred.unwrap_or_default() {
+                        output::note(&format!("{place} is barred: {BARRED}"));
                     }
                     self.sockets.close(conn);
                 }
