@@ -66,7 +66,7 @@ test_expect_success 'a wrapper that closes all inherited descriptors does no har
 	sums out 4
 '
 
-test_expect_success TMPFS 'no name has to be resolved, not even that of the host' '
+test_expect_success MOUNTNS 'no name has to be resolved, not even that of the host' '
 	cat >nameless <<-\EOT &&
 	#!/bin/sh
 	for file in hosts resolv.conf nsswitch.conf; do

@@ -3,6 +3,7 @@
 #   DAC       file permissions are enforced (see test_under_flux)
 #   TMPFS     may mount file systems (a file system of a few KiB can be made)
 #   NETNS     may make network namespaces
+#   MOUNTNS   may have mounts and a host name of its own
 #   STRACE    may trace processes, and have their system calls fail
 #   SPACE4G   4 GiB are free where the tests work, and what the next test file needs
 # shellcheck shell=sh
@@ -25,6 +26,7 @@ TRACE_SYNC="strace --seccomp-bpf -f -qq -y -e signal=none -e trace=fsync,fdatasy
 $TRACE_SYNC -e inject=fsync:error=EIO -o /dev/null true 2>/dev/null && test_set_prereq STRACE
 
 unshare -n true 2>/dev/null && test_set_prereq NETNS
+unshare --mount --uts true 2>/dev/null && test_set_prereq MOUNTNS
 
 if test "$(df -Pk "$FLUX_BCAST_TEST_ROOT" | awk 'NR == 2 { print $4 }')" -gt 6291456; then
 	test_set_prereq SPACE4G
