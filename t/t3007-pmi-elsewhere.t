@@ -139,7 +139,7 @@ cat >knowing <<-\EOT
 EOT
 chmod +x knowing
 
-test_expect_success TMPFS 'names are looked up, by a job and by serve' '
+test_expect_success MOUNTNS 'names are looked up, by a job and by serve' '
 	run_timeout 120 unshare --mount ./knowing flux start -s 2 \
 		flux run -N 2 -n 2 -o userrc="$BCAST_RC" -o pmi=port -o pmi-port.bind=0.0.0.0 \
 		-o pmi-port.allow="[\"ten\",\"no-such-host.invalid\",\"eleven\"]" \
