@@ -10,6 +10,14 @@ test_expect_success 'flux is there and runs a job' '
 	test_expect_code 3 run_timeout 60 flux run -N2 -n2 sh -c "exit 3"
 '
 
+test_expect_success 'flux is that of the provider' '
+	if test_have_prereq EMBEDDED; then
+		test "$(command -v flux)" -ef "$FLUX_BCAST_BUILD/flux"
+	else
+		! test "$(command -v flux)" -ef "$FLUX_BCAST_BUILD/flux"
+	fi
+'
+
 test_expect_success 'the shell loads the plugin, which is inert without its options' '
 	run_timeout 60 flux run -N2 -n2 -o userrc="$BCAST_RC" sh -c "echo out; env" >out 2>err &&
 	test_must_be_empty err &&

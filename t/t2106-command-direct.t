@@ -52,6 +52,16 @@ stalled() {
 	transfer_begun 0 "$PWD/to"
 }
 
+# copies RANK...: the copies of these ranks in to/ are right, and there is nothing
+# else; takes them away.
+copies() {
+	for r; do
+		test_cmp big "to/big.$r" || return 1
+	done
+	# shellcheck disable=SC2046 # several words
+	has_only to $(printf "big.%s " "$@") && rm to/*
+}
+
 test_expect_success 'the shells have connections, and only if asked' '
 	stalled brokers &&
 	test "$(tcp count $(job_shells))" = 0 &&
@@ -111,10 +121,7 @@ test_expect_success 'whoever connects first without the secret is in nobody'"'"'
 	intrude_no_more &&
 	kill -CONT "$(job_shell 6)" &&
 	bcast_ends strange 0 &&
-	for r in $(job_ranks); do
-		test_cmp big "to/big.$r" || return 1
-	done &&
-	rm to/* &&
+	copies $(job_ranks) &&
 	tcp none $(job_shells)
 '
 
@@ -146,10 +153,7 @@ test_expect_success BREAK '--partial: and its rank alone is lost' '
 	kill -CONT "$(job_shell 5)" &&
 	bcast_ends apart 1 &&
 	grep "^flux-bcast: ERROR: rank 7 (.*the connection to it broke" apart.err &&
-	for r in 0 1 2 3 4 5 6; do
-		test_cmp big "to/big.$r" || return 1
-	done &&
-	test ! -e to/big.7 && rm to/* &&
+	copies 0 1 2 3 4 5 6 &&
 	nothing_open "$PWD/to"
 '
 
@@ -172,10 +176,7 @@ test_expect_success '--partial: its children go on with another' '
 	kill -CONT "$(job_shell 5)" &&
 	bcast_ends adopted 1 &&
 	grep "^flux-bcast: ERROR: rank 1 (" adopted.err &&
-	for r in 0 2 3 4 5 6 7; do
-		test_cmp big "to/big.$r" || return 1
-	done &&
-	test ! -e to/big.1 && rm to/* &&
+	copies 0 2 3 4 5 6 7 &&
 	{ run_timeout 30 flux cancel "$JOBID" || true; } &&
 	job_wait_clean &&
 	nothing_open "$PWD/to" &&
