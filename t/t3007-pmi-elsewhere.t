@@ -189,33 +189,33 @@ test_expect_success OTHER_USER 'another user of this host is refused in an allow
 	late out err
 '
 
-# A bridge as container engines make it, and what runs a program behind it, in a
-# network of its own, there as 172.17.0.2 for rank 0 and so on. Without a link
-# address of its own the bridge would change it with each container; and a program
-# that knows it asks again for as long as the bridge takes to let it through.
-if ip link add pmi0 address 02:00:00:00:00:01 type bridge 2>/dev/null &&
-	ip link add pmi1 type veth peer name pmi2 && ip link del pmi1 &&
-	ip address add 172.17.0.1/16 dev pmi0 && ip link set pmi0 up; then
+# A bridge as container engines make it, and behind it the network of a container,
+# where it is 172.17.0.2. It is made once, and with all link addresses: what the
+# kernel has to find out by asking, it finds out too early or too late.
+bridge() {
+	ip link add pmi0 address 02:00:00:00:00:01 type bridge &&
+	ip address add 172.17.0.1/16 dev pmi0 && ip link set pmi0 up &&
+	ip link add pmi1 type veth peer name pmi2 address 02:00:00:00:00:02 netns "$1" &&
+	ip link set pmi1 master pmi0 up &&
+	nsenter --target="$1" --net ip address add 172.17.0.2/16 dev pmi2 &&
+	nsenter --target="$1" --net ip link set pmi2 up &&
+	nsenter --target="$1" --net ip neighbour replace 172.17.0.1 \
+		lladdr 02:00:00:00:00:01 dev pmi2 nud permanent &&
+	ip neighbour replace 172.17.0.2 lladdr 02:00:00:00:00:02 dev pmi0 nud permanent &&
+	run_timeout 30 sh -c \
+		'until ip -d link show pmi1 | grep -q "state forwarding"; do sleep 0.05; done'
+}
+mkfifo apart
+setpriv --pdeathsig=KILL unshare --net sh -c 'echo >apart; exec sleep 3600' &
+container=$!
+read -r _ <apart
+cleanup 'kill $container'
+if bridge $container 2>bridge.err; then
 	test_set_prereq BRIDGE
+else
+	sed 's/^/# no bridge: /' bridge.err
 fi
-cat >contain <<-\EOT
-	#!/bin/sh
-	mkfifo apart.$PMI_RANK wired.$PMI_RANK || exit 1
-	unshare --net sh -c 'echo >apart.$PMI_RANK && read -r name <wired.$PMI_RANK &&
-		ip address add 172.17.0.$((2 + PMI_RANK))/16 dev $name && ip link set $name up &&
-		ip neighbour add 172.17.0.1 lladdr 02:00:00:00:00:01 dev $name nud permanent &&
-		exec "$@"' sh "$@" &
-	read -r _ <apart.$PMI_RANK
-	ip link add pmi-host$PMI_RANK type veth peer name pmi-in$PMI_RANK netns $! &&
-		ip link set pmi-host$PMI_RANK master pmi0 up || { kill $!; exit 1; }
-	echo pmi-in$PMI_RANK >wired.$PMI_RANK
-	wait $!
-	code=$?
-	rm apart.$PMI_RANK wired.$PMI_RANK
-	# Its network goes later than the program, and the next one takes the same name.
-	ip link del pmi-host$PMI_RANK 2>/dev/null
-	exit $code
-EOT
+printf '#!/bin/sh\nexec nsenter --target=%s --net "$@"\n' $container >contain
 chmod +x contain
 
 # contained OUT ERR: the container and the other rank were served, and none refused.
