@@ -131,4 +131,47 @@ test_expect_success 'what a failed test did is shown, and what a file that broke
 	test "$(grep output out)" = "output 4"
 '
 
+test_expect_success 'a file that fails is run once more, and what failed at first is named' '
+	mkdir -p tree/t/scripts results &&
+	for s in tap recheck failures summary; do
+		cp "$BCAST_SCRIPTS/$s" tree/t/scripts || return 1
+	done &&
+	cat >tree/t/t1-once.t <<-\EOT &&
+	#!/bin/sh
+	mkdir "$FLUX_BCAST_RESULTS/been" 2>/dev/null &&
+		echo "not ok 1 - once" && echo 1..1 && exit 1
+	echo "ok 1 - once" && echo 1..1
+	EOT
+	printf "#!/bin/sh\necho ok 1 - good && echo 1..1\n" >tree/t/t2-good.t &&
+	chmod +x tree/t/*.t &&
+	cat >run <<-\EOT &&
+	cd tree || exit 1
+	FLUX_BCAST_RESULTS=$(pwd)/../results FLUX_BCAST_RESULTS_BASE=$(pwd)/..
+	export FLUX_BCAST_RESULTS FLUX_BCAST_RESULTS_BASE
+	for f in t/*.t; do t/scripts/tap "$f"; done
+	t/scripts/recheck
+	t/scripts/summary "$FLUX_BCAST_RESULTS"
+	EOT
+	sh run >out &&
+	grep "==> t1-once once more" out &&
+	! grep "t2-good once more" out &&
+	grep -A1 "^Failed when run for the first time" out | grep "results/t1-once: 1 - once" &&
+	test "$(tail -n 1 out)" = "2 passed, 0 failed, 0 skipped"
+'
+
+test_expect_success 'one that fails twice has failed, and so have many' '
+	printf "#!/bin/sh\necho ok 1 - bad && echo not ok 2 - bad && echo 1..2 && exit 1\n" \
+		>tree/t/t3-bad.t &&
+	chmod +x tree/t/t3-bad.t &&
+	rm -r results && mkdir results && test_must_fail sh run >out &&
+	grep -x "  results/t3-bad: 2 - bad" out &&
+	test "$(tail -n 1 out)" = "3 passed, 1 failed, 0 skipped" &&
+	for i in 4 5 6; do
+		cp tree/t/t3-bad.t tree/t/t$i-bad.t || return 1
+	done &&
+	rm -r results && mkdir results && test_must_fail sh run >out &&
+	! grep "once more" out &&
+	test "$(tail -n 1 out)" = "5 passed, 5 failed, 0 skipped"
+'
+
 test_done
