@@ -157,6 +157,13 @@ test_expect_success OTHER_USER 'a process of another user is refused, unless the
 	grep "^cmd=finalize_ack rc=0" out
 '
 
+test_expect_success OTHER_USER 'refused clients do not fill the log' '
+	again=$(for i in $(seq 40); do echo @new; done) &&
+	serve -n 1 "$BCAST_SCRIPTS/stranger" ./pmi-talk $again @eof 2>err &&
+	test $(grep -c "refused a client" err) = 32 &&
+	grep "belongs to uid 65534; later ones are not told\$" err
+'
+
 test_expect_success 'it can say what happens' '
 	serve -n 2 true 2>quiet &&
 	test_must_be_empty quiet &&
@@ -177,6 +184,19 @@ test_expect_success 'each host gets its command with the variables of the job' '
 	127.0.0.3 3 4 127.0.0.[2-3] 127.0.0.1 127.0.0.1
 	EOT
 	test_cmp want sorted
+'
+
+test_expect_success 'the ranks of one host have barriers of their own' '
+	cat >nodes <<-\EOT &&
+	#!/bin/sh
+	init="cmd=init pmi_version=1 pmi_subversion=1"
+	# Who is alone on its host enters none.
+	test $PMI_RANK != 2 || exec ./pmi-talk @hello cmd=finalize
+	exec ./pmi-talk @hello "$init" "cmd=barrier_in group=NODE:7" cmd=finalize
+	EOT
+	chmod +x nodes &&
+	serve -n 3 --pmi12 -H "127.0.0.[2-3]" -r ./fake-rsh ./nodes >out &&
+	test $(grep -c "^cmd=barrier_out rc=0 tag=7\$" out) = 2
 '
 
 test_expect_success 'without a size there is one rank per host' '

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub(crate) enum Group {
     /// All ranks of the job.
     World,
-    /// All ranks of one shell.
-    Node,
+    /// All ranks of the node of that number.
+    Node(u32),
     /// The ranks listed, under the text that lists them.
     List(Vec<u8>),
 }
@@ -30,23 +30,22 @@ impl Key {
         }
     }
 
-    /// Whether the barrier waits for `rank` of a job of `size`; `near` tells if
-    /// that rank is on the shell where the barrier is.
-    pub(crate) fn involves(&self, rank: u32, size: u32, near: bool) -> bool {
+    /// Whether the barrier waits for `rank`, which is on `node`, of a job of `size`.
+    pub(crate) fn involves(&self, rank: u32, size: u32, node: Option<u32>) -> bool {
         match &self.group {
             Group::World => true,
-            Group::Node => near,
+            Group::Node(number) => node == Some(*number),
             Group::List(list) => members(list, size).is_some_and(|ranks| ranks.contains(&rank)),
         }
     }
 
-    /// Reads `GROUP:TAG` as PMI 1.2 clients send it.
-    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
+    /// Reads `GROUP:TAG` as PMI 1.2 clients send it, here one on `node`.
+    pub(crate) fn parse(text: &[u8], node: u32) -> Option<Self> {
         let colon = text.iter().rposition(|&b| b == b':')?;
         let tag = std::str::from_utf8(&text[colon + 1..]).ok()?.parse().ok()?;
         let group = match &text[..colon] {
             b"WORLD" => Group::World,
-            b"NODE" => Group::Node,
+            b"NODE" => Group::Node(node),
             list => Group::List(list.to_vec()),
         };
         Some(Self { group, tag })
@@ -152,11 +151,12 @@ mod tests {
     #[test]
     fn keys_are_read() {
         let key = |group, tag| Some(Key { group, tag });
-        assert_eq!(Key::parse(b"WORLD:0"), key(Group::World, 0));
-        assert_eq!(Key::parse(b"NODE:351521743"), key(Group::Node, 351_521_743));
-        assert_eq!(Key::parse(b"0,2:7"), key(Group::List(b"0,2".to_vec()), 7));
-        assert_eq!(Key::parse(b"WORLD"), None);
-        assert_eq!(Key::parse(b"WORLD:x"), None);
+        let parse = |text: &[u8]| Key::parse(text, 5);
+        assert_eq!(parse(b"WORLD:0"), key(Group::World, 0));
+        assert_eq!(parse(b"NODE:351521743"), key(Group::Node(5), 351_521_743));
+        assert_eq!(parse(b"0,2:7"), key(Group::List(b"0,2".to_vec()), 7));
+        assert_eq!(parse(b"WORLD"), None);
+        assert_eq!(parse(b"WORLD:x"), None);
         assert_eq!(members(b"0,2,2", 3), Some(BTreeSet::from([0, 2])));
         assert_eq!(members(b"0,3", 3), None);
         assert_eq!(members(b"", 3), None);
@@ -165,12 +165,13 @@ mod tests {
 
     #[test]
     fn a_barrier_involves_its_ranks() {
-        let key = |text: &[u8]| Key::parse(text).unwrap();
-        assert!(key(b"WORLD:0").involves(2, 3, false));
-        assert!(key(b"0,2:0").involves(2, 3, false));
-        assert!(!key(b"0,2:0").involves(1, 3, true));
-        assert!(key(b"NODE:0").involves(1, 3, true));
-        assert!(!key(b"NODE:0").involves(1, 3, false));
+        let key = |text: &[u8]| Key::parse(text, 5).unwrap();
+        assert!(key(b"WORLD:0").involves(2, 3, None));
+        assert!(key(b"0,2:0").involves(2, 3, None));
+        assert!(!key(b"0,2:0").involves(1, 3, Some(5)));
+        assert!(key(b"NODE:0").involves(1, 3, Some(5)));
+        assert!(!key(b"NODE:0").involves(1, 3, Some(0)));
+        assert!(!key(b"NODE:0").involves(1, 3, None));
     }
 
     #[test]

@@ -111,7 +111,8 @@ impl Exchange {
     /// `rank` of a job of `size` must enter.
     pub(crate) fn waits_for(&self, rank: u32, size: u32, lane: Option<u32>) -> bool {
         self.open.keys().any(|round| {
-            lane.is_none_or(|lane| lane == round.lane) && round.key.involves(rank, size, false)
+            // No round of one node comes here.
+            lane.is_none_or(|lane| lane == round.lane) && round.key.involves(rank, size, None)
         })
     }
 

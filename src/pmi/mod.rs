@@ -57,7 +57,7 @@ pub use wire::VALUE_MAX;
 /// What one provider may be made to hold; beyond it a client is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections that have not yet said who they are.
+    /// Connections that have not yet said who they are, besides one for each rank.
     pub strangers: usize,
     /// Connections of one rank on one lane; the oldest superseded one goes.
     pub per_rank: usize,

@@ -49,8 +49,8 @@ pub(crate) enum Message {
         lane: Option<u32>,
         text: String,
     },
-    /// To shell 0: it is there again.
-    Back { rank: u32 },
+    /// To shell 0: it is there again, on that lane.
+    Back { rank: u32, lane: u32 },
 }
 
 /// The bytes are no message of this format.
@@ -105,7 +105,10 @@ pub(crate) fn encode(from: u32, message: &Message) -> Vec<u8> {
             w.u32(lane.map_or(u32::MAX, |lane| lane));
             w.bytes(text.as_bytes());
         }
-        Message::Back { rank } => w.u32(*rank),
+        Message::Back { rank, lane } => {
+            w.u32(*rank);
+            w.u32(*lane);
+        }
     }
     w.0
 }
@@ -152,7 +155,10 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<(u32, Message), Malformed> {
             let text = String::from_utf8(r.bytes()?).map_err(|_| Malformed)?;
             Message::Gone { rank, lane, text }
         }
-        6 => Message::Back { rank: r.u32()? },
+        6 => Message::Back {
+            rank: r.u32()?,
+            lane: r.u32()?,
+        },
         _ => return Err(Malformed),
     };
     if r.0.is_empty() {
@@ -194,7 +200,10 @@ impl Writer {
         self.u64(part.round.key.tag.cast_unsigned());
         match &part.round.key.group {
             Group::World => self.u8(0),
-            Group::Node => self.u8(1),
+            Group::Node(node) => {
+                self.u8(1);
+                self.u32(*node);
+            }
             Group::List(list) => {
                 self.u8(2);
                 self.bytes(list);
@@ -245,7 +254,7 @@ impl<'a> Reader<'a> {
         let tag = self.u64()?.cast_signed();
         let group = match self.u8()? {
             0 => Group::World,
-            1 => Group::Node,
+            1 => Group::Node(self.u32()?),
             2 => Group::List(self.bytes()?),
             _ => return Err(Malformed),
         };
@@ -285,7 +294,7 @@ mod tests {
     fn part() -> impl Strategy<Value = Part> {
         let group = prop_oneof![
             Just(Group::World),
-            Just(Group::Node),
+            any::<u32>().prop_map(Group::Node),
             bytes().prop_map(Group::List),
         ];
         let entries = prop::collection::vec((bytes(), bytes()), 0..5);
@@ -328,7 +337,7 @@ mod tests {
                 .prop_map(|(token, result)| Message::Answer { token, result }),
             (any::<u32>(), prop::option::of(0u32..9), "[ -~]{0,20}")
                 .prop_map(|(rank, lane, text)| Message::Gone { rank, lane, text }),
-            any::<u32>().prop_map(|rank| Message::Back { rank }),
+            any::<(u32, u32)>().prop_map(|(rank, lane)| Message::Back { rank, lane }),
         ]
     }
 

@@ -4,7 +4,7 @@
 //! never use PMI. It becomes one when a barrier waits for the rank, because
 //! nothing else would ever end that wait.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// # Invariants
 ///
@@ -17,34 +17,49 @@ pub(crate) struct Presence {
 
 #[derive(Debug)]
 struct Gone {
-    /// The lane that was left; `None`: all, for ever.
-    lane: Option<u32>,
+    /// The lanes that were left.
+    lanes: BTreeSet<u32>,
+    /// All of them were, for ever.
+    exited: bool,
     text: String,
 }
 
+impl Gone {
+    fn awaited(&self, rank: u32, waits: &impl Fn(u32, Option<u32>) -> bool) -> bool {
+        (self.exited && waits(rank, None))
+            || self.lanes.iter().any(|&lane| waits(rank, Some(lane)))
+    }
+}
+
 impl Presence {
+    /// A rank has left a lane (`None`: all, for ever).
     pub(crate) fn leave(&mut self, rank: u32, lane: Option<u32>, text: String) {
         // The exit of a task says more than the end of its connection, but
         // the first reason is the one that explains.
-        let gone = self.gone.entry(rank).or_insert(Gone { lane, text });
-        if lane.is_none() {
-            gone.lane = None;
-        }
+        let gone = self.gone.entry(rank).or_insert(Gone {
+            lanes: BTreeSet::new(),
+            exited: false,
+            text,
+        });
+        gone.exited |= lane.is_none();
+        gone.lanes.extend(lane);
     }
 
-    /// The rank connected again. An exited one cannot.
-    pub(crate) fn come_back(&mut self, rank: u32) -> bool {
-        let may = self.gone.get(&rank).is_some_and(|gone| gone.lane.is_some());
-        if may {
-            self.gone.remove(&rank);
+    /// The rank connected again on a lane. An exited one cannot.
+    pub(crate) fn come_back(&mut self, rank: u32, lane: u32) {
+        if let Some(gone) = self.gone.get_mut(&rank) {
+            gone.lanes.remove(&lane);
+            if gone.lanes.is_empty() && !gone.exited {
+                self.gone.remove(&rank);
+            }
         }
-        may
     }
 
     /// Whether to start a grace period; `waits` tells if a barrier of a lane
     /// waits for a rank.
     pub(crate) fn wants_grace(&mut self, waits: impl Fn(u32, Option<u32>) -> bool) -> bool {
-        let start = !self.grace && self.gone.iter().any(|(rank, gone)| waits(*rank, gone.lane));
+        let mut all = self.gone.iter();
+        let start = !self.grace && all.any(|(rank, gone)| gone.awaited(*rank, &waits));
         self.grace |= start;
         start
     }
@@ -57,7 +72,7 @@ impl Presence {
         self.grace = false;
         self.gone
             .iter()
-            .find(|(rank, gone)| waits(**rank, gone.lane))
+            .find(|(rank, gone)| gone.awaited(**rank, &waits))
             .map(|(rank, gone)| (*rank, gone.text.clone()))
     }
 }
@@ -83,11 +98,24 @@ mod tests {
         let mut presence = Presence::default();
         presence.leave(3, Some(1), "closed".into());
         assert!(!presence.wants_grace(|_, lane| lane == Some(0)));
-        assert!(presence.come_back(3));
+        presence.come_back(3, 1);
         assert!(!presence.wants_grace(|_, _| true));
         presence.leave(3, Some(0), "closed".into());
         presence.leave(3, None, "exited".into());
-        assert!(!presence.come_back(3));
+        presence.come_back(3, 0);
         assert_eq!(presence.verdict(|_, _| true), Some((3, "closed".into())));
+    }
+
+    #[test]
+    fn lanes_are_left_one_by_one() {
+        let mut presence = Presence::default();
+        for lane in [1, 0] {
+            presence.leave(3, Some(lane), "closed".into());
+        }
+        let closed = Some((3, "closed".into()));
+        assert_eq!(presence.verdict(|_, lane| lane == Some(0)), closed);
+        presence.come_back(3, 1);
+        assert_eq!(presence.verdict(|_, lane| lane == Some(1)), None);
+        assert_eq!(presence.verdict(|_, lane| lane == Some(0)), closed);
     }
 }

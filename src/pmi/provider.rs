@@ -27,6 +27,8 @@ pub enum Action {
     Send(ConnId, Vec<u8>),
     /// Close a connection after what was written to it; it is forgotten here.
     Close(ConnId),
+    /// The client broke the rules: note where it came from. It is closed next.
+    Offence(ConnId),
     /// Give these bytes to [`Provider::peer`] of another shell, in order.
     Peer {
         /// Shell rank of the receiver.
@@ -56,6 +58,8 @@ pub struct Config {
     pub shell: u32,
     /// For each rank of the job the shell that runs it.
     pub shell_of_rank: Vec<u32>,
+    /// For each rank of the job a number of its node; a shell has one or more.
+    pub node_of_rank: Vec<u32>,
     /// Children of a shell in the tree of the exchange.
     pub k: u32,
     /// Size of one message between shells, in bytes.
@@ -81,8 +85,10 @@ pub struct Provider {
     names: Names,
     presence: Presence,
     lost: BTreeSet<u32>,
+    /// Barriers may be of some ranks only.
+    groups: bool,
     /// Shell 0 knows that a rank of this shell has exited; one explains a
-    /// barrier that cannot end as well as all.
+    /// barrier of all ranks that cannot end as well as all.
     told_exit: bool,
     aborted: bool,
 }
@@ -94,6 +100,7 @@ impl Provider {
         let Config {
             shell,
             shell_of_rank,
+            node_of_rank,
             k,
             batch,
             kvsname,
@@ -110,9 +117,11 @@ impl Provider {
             lost: BTreeSet::new(),
             told_exit: false,
             aborted: false,
+            groups,
             server: Server::new(Setup {
                 shell,
                 shell_of_rank,
+                node_of_rank,
                 kvsname,
                 presets,
                 ids,
@@ -257,9 +266,7 @@ impl Provider {
                 self.effects(effects, actions);
             }
             Message::Gone { rank, lane, text } => self.presence.leave(rank, lane, text),
-            Message::Back { rank } => {
-                self.presence.come_back(rank);
-            }
+            Message::Back { rank, lane } => self.presence.come_back(rank, lane),
             Message::Up(_) | Message::Down(_) => {}
         }
     }
@@ -278,6 +285,7 @@ impl Provider {
             match effect {
                 Effect::Send(conn, bytes) => actions.push(Action::Send(conn, bytes)),
                 Effect::Close(conn) => actions.push(Action::Close(conn)),
+                Effect::Offence(conn) => actions.push(Action::Offence(conn)),
                 Effect::Log(level, text) => actions.push(Action::Log(level, text)),
                 Effect::Begin {
                     round,
@@ -304,10 +312,10 @@ impl Provider {
                     let text = "closed its PMI connection without finalize".to_owned();
                     self.leave(rank, Some(lane), text, actions);
                 }
-                Effect::Back { rank } => {
-                    self.presence.come_back(rank);
+                Effect::Back { rank, lane } => {
+                    self.presence.come_back(rank, lane);
                     if self.shell != 0 {
-                        self.tell(&Message::Back { rank }, actions);
+                        self.tell(&Message::Back { rank, lane }, actions);
                     }
                 }
             }
@@ -333,7 +341,7 @@ impl Provider {
     /// Notes a rank that will not come, here and on shell 0.
     fn leave(&mut self, rank: u32, lane: Option<u32>, text: String, actions: &mut Vec<Action>) {
         self.presence.leave(rank, lane, text.clone());
-        let news = lane.is_some() || !self.told_exit;
+        let news = lane.is_some() || self.groups || !self.told_exit;
         self.told_exit |= lane.is_none();
         if self.shell != 0 && news {
             self.tell(&Message::Gone { rank, lane, text }, actions);

@@ -44,7 +44,6 @@ pub(crate) struct Session {
     pub(crate) state: State,
     /// A reply is outstanding; later lines wait for it.
     pub(crate) blocked: bool,
-    pub(crate) finalized: bool,
     /// The client has been told that groups and tags may be used.
     pub(crate) groups: bool,
 }
@@ -56,7 +55,6 @@ impl Session {
             block: None,
             state: State::Stranger,
             blocked: false,
-            finalized: false,
             groups: false,
         }
     }

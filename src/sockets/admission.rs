@@ -23,7 +23,10 @@ pub const OFFENCES: u32 = 100;
 /// alone cannot bar the others.
 pub const NETWORK_OFFENCES: u32 = 10 * OFFENCES;
 
-/// What that is for, in a warning.
+/// How many refusals are told: strangers must not fill a log.
+pub const REFUSALS: u32 = 32;
+
+/// What barring is for, in a warning.
 pub const BARRED: &str = "too many clients from there gave a wrong id or broke the protocol";
 
 /// Decides about clients by where they come from.

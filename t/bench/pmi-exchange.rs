@@ -43,6 +43,7 @@ fn exchange(shells: u32, per: u32, k: u32) -> Cost {
             Provider::new(Config {
                 shell,
                 shell_of_rank: shell_of_rank.clone(),
+                node_of_rank: shell_of_rank.clone(),
                 k,
                 batch: BATCH_BYTES,
                 kvsname: b"bench".to_vec(),

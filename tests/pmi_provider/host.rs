@@ -11,6 +11,8 @@ pub(crate) struct Host {
     pub(crate) provider: Provider,
     pub(crate) sent: BTreeMap<u64, Vec<u8>>,
     pub(crate) closed: Vec<u64>,
+    pub(crate) offences: Vec<u64>,
+    pub(crate) limits: Limits,
     pub(crate) warnings: Vec<String>,
     pub(crate) aborts: Vec<(Option<u32>, i32, String)>,
     pub(crate) grace: usize,
@@ -23,6 +25,8 @@ pub(crate) struct Job {
     pub(crate) size: u32,
     /// The ranks are spread over so many shells, of which this is the first.
     pub(crate) shells: u32,
+    /// The ranks are spread over so many nodes.
+    pub(crate) nodes: u32,
     pub(crate) lanes: u32,
     pub(crate) groups: bool,
     pub(crate) limits: Limits,
@@ -33,6 +37,7 @@ impl Job {
         Self {
             size,
             shells: 1,
+            nodes: 1,
             lanes: 2,
             groups: false,
             limits: Limits::for_size(size),
@@ -40,9 +45,12 @@ impl Job {
     }
 
     pub(crate) fn start(self) -> Host {
-        let shell_of_rank: Vec<u32> = (0..self.size)
-            .map(|rank| rank * self.shells / self.size)
-            .collect();
+        let spread = |parts: u32| -> Vec<u32> {
+            (0..self.size)
+                .map(|rank| rank * parts / self.size)
+                .collect()
+        };
+        let shell_of_rank = spread(self.shells);
         let ranks: Vec<u32> = (0..self.size)
             .filter(|&rank| shell_of_rank[rank as usize] == 0)
             .collect();
@@ -50,6 +58,7 @@ impl Job {
         let provider = Provider::new(Config {
             shell: 0,
             shell_of_rank,
+            node_of_rank: spread(self.nodes.max(self.shells)),
             k: 2,
             batch: 4096,
             kvsname: b"kvs_1".to_vec(),
@@ -62,6 +71,8 @@ impl Job {
             provider,
             sent: BTreeMap::new(),
             closed: Vec::new(),
+            offences: Vec::new(),
+            limits: self.limits,
             warnings: Vec::new(),
             aborts: Vec::new(),
             grace: 0,
@@ -75,6 +86,7 @@ impl Host {
         for action in actions {
             match action {
                 Action::Send(conn, bytes) => self.sent.entry(conn.0).or_default().extend(bytes),
+                Action::Offence(conn) => self.offences.push(conn.0),
                 Action::Close(conn) => self.closed.push(conn.0),
                 Action::Log(Level::Warning, text) => self.warnings.push(text),
                 Action::Log(Level::Debug, _) => {}

@@ -54,7 +54,7 @@ fn a_flood_of_silent_connections_does_not_keep_ranks_out() {
     for conn in 0..100 {
         host.accept(conn);
     }
-    assert_eq!(host.closed.len(), 92);
+    assert_eq!(host.closed.len(), 91, "one may be the rank");
     host.join(100, 0);
     assert_eq!(
         host.ask(100, "cmd=get_appnum"),
@@ -105,6 +105,81 @@ fn sessions_of_one_rank_supersede_each_other() {
         host.eof(conn);
     }
     assert_eq!(host.grace, 0, "the end of the old one is no death");
+}
+
+#[test]
+fn a_rank_stays_as_long_as_one_of_its_connections() {
+    let mut host = Job::of(2).start();
+    host.join(0, 0);
+    host.join(1, 1);
+    host.bytes(0, b"cmd=barrier_in\n");
+    // A child of the rank connects with what it inherited, and crashes.
+    host.join(9, 1);
+    host.eof(9);
+    assert_eq!(host.grace, 0, "the rank is there");
+    host.bytes(1, b"cmd=barrier_in\n");
+    assert_eq!(host.take(0), "cmd=barrier_out rc=0\n");
+    host.bytes(0, b"cmd=barrier_in\n");
+    host.eof(1);
+    assert_eq!(host.grace, 1, "now it is gone");
+
+    // It may even finish by its older connection.
+    let mut host = Job::of(2).start();
+    host.join(0, 0);
+    host.join(1, 1);
+    host.join(9, 1);
+    host.eof(9);
+    host.ask(1, "cmd=finalize");
+    host.eof(1);
+    host.bytes(0, b"cmd=barrier_in\n");
+    assert_eq!(host.grace, 0);
+}
+
+#[test]
+fn a_rank_may_open_as_many_sessions_as_it_likes() {
+    let mut host = Job::of(1).start();
+    for conn in 0..1000 {
+        host.join(conn, 0);
+        host.ask(conn, "cmd=finalize");
+    }
+    assert_eq!(host.closed.len(), 1000 - host.limits.per_rank);
+    assert!(host.offences.is_empty(), "that breaks no rule");
+    host.accept(2000);
+    host.bytes(2000, b"junk\n");
+    assert_eq!(host.offences, [2000]);
+}
+
+#[test]
+fn all_local_ranks_may_connect_before_the_first_of_them_speaks() {
+    let mut host = Job::of(1000).start();
+    for conn in 0..1000 {
+        host.accept(conn);
+    }
+    assert!(host.closed.is_empty());
+}
+
+#[test]
+fn each_lane_that_a_rank_leaves_is_noticed() {
+    // Conn 11 is rank 1 on lane 1.
+    let mut host = Job::of(2).start();
+    for (conn, id) in [(0, 0), (1, 1), (11, 3)] {
+        host.join(conn, id);
+    }
+    host.eof(11);
+    host.eof(1);
+    host.bytes(0, b"cmd=barrier_in\n");
+    assert_eq!(host.grace, 1, "lane 0 was left too");
+
+    // Back on one lane is not back on the other.
+    let mut host = Job::of(2).start();
+    for (conn, id) in [(0, 0), (1, 1), (11, 3)] {
+        host.join(conn, id);
+    }
+    host.eof(1);
+    host.eof(11);
+    host.join(12, 3);
+    host.bytes(0, b"cmd=barrier_in\n");
+    assert_eq!(host.grace, 1);
 }
 
 #[test]
@@ -212,6 +287,38 @@ fn groups_of_pmi_1_2() {
             .contains("rc=-1")
     });
     assert_eq!(refused, Some(4095), "the plain barrier is remembered too");
+}
+
+#[test]
+fn nodes_have_barriers_of_their_own() {
+    let mut job = Job::of(3);
+    job.groups = true;
+    job.nodes = 2;
+    let mut host = job.start();
+    for conn in 0..3 {
+        host.join(conn, u32::try_from(conn).unwrap());
+        host.ask(conn, "cmd=init pmi_version=1 pmi_subversion=1");
+    }
+    // Ranks 0 and 1 share a node; one that is alone enters no such barrier, or
+    // does so at another time.
+    host.bytes(0, b"cmd=barrier_in group=NODE:7\n");
+    assert_eq!(host.take(0), "");
+    assert_eq!(
+        host.ask(2, "cmd=barrier_in group=NODE:7"),
+        "cmd=barrier_out rc=0 tag=7\n"
+    );
+    assert_eq!(host.take(0), "", "that was another node's");
+    host.bytes(1, b"cmd=barrier_in group=NODE:7\n");
+    assert_eq!(host.take(0), "cmd=barrier_out rc=0 tag=7\n");
+    assert_eq!(host.take(1), "cmd=barrier_out rc=0 tag=7\n");
+    // Only a rank of the node is waited for.
+    let actions = host.provider.task_exited(2);
+    host.apply(actions);
+    host.bytes(0, b"cmd=barrier_in group=NODE:8\n");
+    assert_eq!(host.grace, 0);
+    let actions = host.provider.task_exited(1);
+    host.apply(actions);
+    assert_eq!(host.grace, 1);
 }
 
 #[test]

@@ -214,3 +214,58 @@ fn a_barrier_that_overtakes_another_carries_its_keys_too() {
     let (got, _) = pair.say(0, "cmd=get kvsname=k key=early");
     assert_eq!(got, "cmd=get_result rc=0 value=1\n");
 }
+
+#[test]
+fn a_tag_may_be_used_again_by_one_shell_before_another() {
+    // Shell 0 is the parent. Whichever it is, one rank asks for two rounds at once.
+    for hasty in [0, 1] {
+        let mut pair = Pair::new();
+        let enter = "cmd=barrier_in group=WORLD:9";
+        let out = "cmd=barrier_out rc=0 tag=9\n";
+        let mut up = Vec::new();
+        for rank in [1, 0] {
+            let (_, messages) = pair.say(rank, enter);
+            up.extend(messages);
+            if rank == hasty {
+                assert_eq!(pair.say(rank, enter), (String::new(), Vec::new()));
+            }
+        }
+        let (said, down) = pair.deliver(0, up);
+        assert_eq!(said, out);
+        let (said, up) = pair.deliver(1, down);
+        assert_eq!(said, out);
+        let (_, late) = pair.say(1 - hasty, enter);
+        let up = if hasty == 1 { up } else { late };
+        let (said, down) = pair.deliver(0, up);
+        assert_eq!(said, out, "rank {hasty} was hasty");
+        assert_eq!(pair.deliver(1, down).0, out);
+    }
+}
+
+#[test]
+fn a_group_is_told_of_each_rank_that_is_gone() {
+    let plan = Plan {
+        shells: vec![1, 2],
+        cyclic: false,
+        lanes: 1,
+        rounds: 1,
+        groups: true,
+        ..plan(3)
+    };
+    let mut sim = Sim::new(plan);
+    sim.providers[0].accepted(ConnId(0));
+    let hello = b"cmd=initack pmiid=0\ncmd=init pmi_version=1 pmi_subversion=1\n";
+    sim.providers[0].received(ConnId(0), hello);
+    for rank in [1, 2] {
+        for action in sim.providers[1].task_exited(rank) {
+            if let Action::Peer { to: 0, bytes } = action {
+                sim.providers[0].peer(&bytes);
+            }
+        }
+    }
+    let actions = sim.providers[0].received(ConnId(0), b"cmd=barrier_in group=0,2:1\n");
+    assert!(actions.contains(&Action::Grace));
+    let [Action::Abort { rank: Some(2), .. }] = &sim.providers[0].grace_over()[..] else {
+        panic!("the job goes on");
+    };
+}

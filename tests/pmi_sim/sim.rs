@@ -68,6 +68,7 @@ impl Sim {
                 Provider::new(Config {
                     shell,
                     shell_of_rank: map.clone(),
+                    node_of_rank: map.clone(),
                     k: plan.k,
                     batch: plan.batch,
                     kvsname: b"sim".to_vec(),
@@ -105,6 +106,7 @@ impl Sim {
                         .push_back(bytes);
                 }
                 Action::Abort { text, .. } => self.aborts.push(text),
+                Action::Offence(conn) => panic!("{conn:?} broke a rule"),
                 Action::Close(conn) => panic!("closed {conn:?}"),
                 Action::Log(_, text) => panic!("log: {text}"),
                 Action::Grace => panic!("nobody left"),

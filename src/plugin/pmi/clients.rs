@@ -13,16 +13,15 @@ use crate::flux::reactor::Interest;
 use crate::flux::reactor::TimerWatcher;
 use crate::pmi::Action;
 use crate::pmi::ConnId;
+use crate::sockets::Accepted;
 use crate::sockets::Input;
 use crate::sockets::Output;
 use crate::sockets::admission::BARRED;
+use crate::sockets::admission::REFUSALS;
 use crate::sockets::admission::Refusal;
 
 /// How long no client is accepted when descriptors have run out.
 const PAUSE: Duration = Duration::from_millis(200);
-
-/// How many refused clients are logged.
-const REFUSALS: u32 = 32;
 
 #[derive(Debug, Default)]
 pub(super) struct Watches {
@@ -66,7 +65,7 @@ impl Inner {
                 admitted.is_ok()
             });
             match accepted {
-                Ok(Some(conn)) => {
+                Ok(Accepted::Conn(conn)) => {
                     if let Err(error) = self.watch(conn) {
                         self.log().warn(format_args!("refused a client: {error}"));
                         self.sockets.borrow_mut().close(conn);
@@ -74,7 +73,8 @@ impl Inner {
                         self.drive(|provider| provider.accepted(conn));
                     }
                 }
-                Ok(None) => return,
+                Ok(Accepted::Refused) => {}
+                Ok(Accepted::Nobody) => return,
                 Err(error) => return self.pause(&error),
             }
         }
@@ -117,7 +117,7 @@ impl Inner {
         }
     }
 
-    /// The provider closes a connection: remembers where it came from.
+    /// A client has broken the rules: remembers where it came from.
     pub(super) fn offended(&self, conn: ConnId) {
         let peer = self.sockets.borrow().peer(conn);
         let barred = peer.map(|peer| self.admission.offended(peer.ip()));

@@ -110,6 +110,7 @@ impl Job {
         Ok(Config {
             shell: self.shell_rank,
             shell_of_rank: self.shell_of_rank.clone(),
+            node_of_rank: self.shell_of_rank.clone(),
             k: options.k,
             batch: BATCH_BYTES,
             kvsname: self.kvsname.clone().into_bytes(),

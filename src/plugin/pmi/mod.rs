@@ -234,10 +234,8 @@ impl Inner {
                         Output::End => queue.extend(self.hang_up(conn)),
                     }
                 }
-                Action::Close(conn) => {
-                    self.offended(conn);
-                    self.forget(conn);
-                }
+                Action::Offence(conn) => self.offended(conn),
+                Action::Close(conn) => self.forget(conn),
                 Action::Peer { to, bytes } => {
                     if let Err(error) = self.tell(to, bytes.clone()) {
                         self.log().warn(format_args!("{error}"));

@@ -76,7 +76,7 @@ impl Server {
         let max = self.setup.limits.per_rank;
         let (surplus, known) = self.lane(lane).members.add(rank, conn, max);
         if known {
-            out.push(Effect::Back { rank });
+            out.push(Effect::Back { rank, lane });
         }
         let lines = [
             Reply::bare("initack").line(),
@@ -164,9 +164,6 @@ impl Server {
                 return;
             }
             Request::Finalize => {
-                if let Some(session) = self.sessions.get_mut(&conn) {
-                    session.finalized = true;
-                }
                 self.lane(lane).members.finalize(rank, conn);
                 Reply::ok("finalize_ack").line()
             }
@@ -234,10 +231,14 @@ impl Server {
         let key = match group {
             None => Key::plain(),
             Some(_) if !groups => return Err("groups_not_enabled"),
-            Some(text) => Key::parse(text).ok_or("invalid_group")?,
+            Some(text) => Key::parse(text, self.node(rank)).ok_or("invalid_group")?,
         };
         let need = match &key.group {
-            Group::World | Group::Node => self.local.len(),
+            Group::World => self.local.len(),
+            Group::Node(node) => {
+                let near = self.local.iter().filter(|rank| self.node(**rank) == *node);
+                near.count()
+            }
             Group::List(list) => {
                 let ranks = listed(list, self.size).ok_or("invalid_group")?;
                 if !ranks.contains(&rank) {

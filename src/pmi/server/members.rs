@@ -5,12 +5,11 @@ use std::collections::HashMap;
 
 /// # Invariants
 ///
-/// `conns` are in the order in which they came; `current` is the newest one
-/// unless that has closed.
+/// `conns` are those that are open, in the order in which they came. The last one
+/// is current.
 #[derive(Debug, Default)]
 struct Member {
     conns: Vec<ConnId>,
-    current: Option<ConnId>,
     finalized: bool,
 }
 
@@ -31,28 +30,23 @@ impl Members {
         let known = self.0.contains_key(&rank);
         let member = self.0.entry(rank).or_default();
         member.conns.push(conn);
-        member.current = Some(conn);
         member.finalized = false;
         let surplus = (member.conns.len() > max.max(1)).then(|| member.conns[0]);
         (surplus, known)
     }
 
-    /// Removes a connection; true if it was the current one.
+    /// Removes a connection; true if the rank has no other and did not finalize.
     pub(super) fn remove(&mut self, rank: u32, conn: ConnId) -> bool {
         let Some(member) = self.0.get_mut(&rank) else {
             return false;
         };
         member.conns.retain(|&other| other != conn);
-        let current = member.current == Some(conn);
-        if current {
-            member.current = None;
-        }
-        current
+        member.conns.is_empty() && !member.finalized
     }
 
     pub(super) fn finalize(&mut self, rank: u32, conn: ConnId) {
         if let Some(member) = self.0.get_mut(&rank) {
-            member.finalized |= member.current == Some(conn);
+            member.finalized |= member.conns.last() == Some(&conn);
         }
     }
 

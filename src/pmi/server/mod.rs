@@ -28,6 +28,7 @@ pub struct ConnId(pub u64);
 pub(crate) enum Effect {
     Send(ConnId, Vec<u8>),
     Close(ConnId),
+    Offence(ConnId),
     Begin {
         round: Round,
         shells: Rc<[u32]>,
@@ -48,6 +49,7 @@ pub(crate) enum Effect {
     },
     Back {
         rank: u32,
+        lane: u32,
     },
     Log(Level, String),
 }
@@ -57,6 +59,7 @@ pub(crate) enum Effect {
 pub(crate) struct Setup {
     pub(crate) shell: u32,
     pub(crate) shell_of_rank: Vec<u32>,
+    pub(crate) node_of_rank: Vec<u32>,
     pub(crate) kvsname: Vec<u8>,
     pub(crate) presets: Vec<Entry>,
     pub(crate) ids: Ids,
@@ -123,7 +126,9 @@ impl Server {
     pub(crate) fn accept(&mut self, conn: ConnId, out: &mut Vec<Effect>) {
         self.sessions.insert(conn, Session::new());
         self.strangers.push_back(conn);
-        if self.strangers.len() > self.setup.limits.strangers {
+        // All ranks may connect before the first of them has its turn to speak.
+        let room = self.setup.limits.strangers.saturating_add(self.local.len());
+        if self.strangers.len() > room {
             // A flood of strangers must not keep real ranks out: they speak
             // at once, so the oldest silent one is the one to drop.
             if let Some(&oldest) = self.strangers.front() {
@@ -131,7 +136,7 @@ impl Server {
                     "too many connections without a handshake: closed the oldest",
                     out,
                 );
-                self.close(oldest, out);
+                self.cast_out(oldest, out);
             }
         }
     }
@@ -162,8 +167,7 @@ impl Server {
                 .barriers
                 .values_mut()
                 .for_each(|barrier| barrier.forget(conn));
-            let current = state.members.remove(rank, conn);
-            if current && !session.finalized && !self.aborted {
+            if state.members.remove(rank, conn) && !self.aborted {
                 out.push(Effect::Left { rank, lane });
             }
         }
@@ -173,7 +177,7 @@ impl Server {
     pub(crate) fn handshake_over(&mut self, conn: ConnId, out: &mut Vec<Effect>) {
         if self.strangers.contains(&conn) {
             self.warn("closed a connection that sent no handshake in time", out);
-            self.close(conn, out);
+            self.cast_out(conn, out);
         }
     }
 
@@ -221,12 +225,12 @@ impl Server {
     /// Whether ranks of this shell wait, on `lane` (`None`: any), in a barrier
     /// that `rank` must enter.
     pub(crate) fn waits_for(&self, rank: u32, lane: Option<u32>) -> bool {
-        let near = self.local.contains(&rank);
+        let node = Some(self.node(rank));
         self.lanes
             .iter()
             .filter(|(number, _)| lane.is_none_or(|lane| lane == **number))
             .flat_map(|(_, state)| &state.barriers)
-            .any(|(key, barrier)| !barrier.is_idle() && key.involves(rank, self.size, near))
+            .any(|(key, barrier)| !barrier.is_idle() && key.involves(rank, self.size, node))
     }
 
     /// The ranks of a shell.
@@ -237,6 +241,12 @@ impl Server {
             .zip(0u32..)
             .filter(move |(on, _)| **on == shell)
             .map(|(_, rank)| rank)
+    }
+
+    /// The node of a rank.
+    fn node(&self, rank: u32) -> u32 {
+        let node = self.setup.node_of_rank.get(index(rank));
+        node.copied().unwrap_or(u32::MAX)
     }
 
     /// The number of ranks of the job.
@@ -314,13 +324,19 @@ impl Server {
         if !barrier.start() {
             return;
         }
-        let epoch = barrier.epoch;
+        // One with a tag is forgotten when it is idle, which may be sooner on one
+        // shell than on another. Its rounds need no number: links keep order.
+        let epoch = if *key == Key::plain() {
+            barrier.epoch
+        } else {
+            0
+        };
         let group = match &key.group {
             Group::List(list) => listed(list, self.size),
-            Group::World | Group::Node => None,
+            Group::World | Group::Node(_) => None,
         };
         let shells: Rc<[u32]> = match (&key.group, &group) {
-            (Group::Node, _) => Rc::from([self.setup.shell]),
+            (Group::Node(_), _) => Rc::from([self.setup.shell]),
             (_, Some(ranks)) => {
                 let of = |rank: &u32| self.setup.shell_of_rank.get(index(*rank)).copied();
                 ranks
@@ -371,6 +387,12 @@ impl Server {
     fn offend(&mut self, conn: ConnId, fault: &str, out: &mut Vec<Effect>) {
         let who = self.who(conn);
         self.warn(&format!("closed the connection of {who}: {fault}"), out);
+        self.cast_out(conn, out);
+    }
+
+    /// Closes a connection for what the client did, or failed to do.
+    fn cast_out(&mut self, conn: ConnId, out: &mut Vec<Effect>) {
+        out.push(Effect::Offence(conn));
         self.close(conn, out);
     }
 

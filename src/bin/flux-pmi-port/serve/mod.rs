@@ -132,20 +132,16 @@ fn config(hosts: &Hosts, secret: &str, ids: Ids, groups: bool) -> Config {
     // Libraries derive names of shared memory from this name: it must be
     // another in every run, and must not give the secret away.
     let name = blake3::hash(format!("kvs {secret}").as_bytes()).to_hex();
-    let limits = Limits::for_size(hosts.size());
     Config {
         shell: 0,
         shell_of_rank: vec![0; nodes.len()],
+        node_of_rank: nodes.to_vec(),
         k: 2,
         batch: BATCH_BYTES,
         kvsname: format!("serve-{}", &name[..16]).into_bytes(),
         presets,
         ids,
         groups,
-        // Everything is in this one process.
-        limits: Limits {
-            strangers: limits.strangers.max(nodes.len()),
-            ..limits
-        },
+        limits: Limits::for_size(hosts.size()),
     }
 }

@@ -24,11 +24,13 @@ use flux_bcast::pmi::Action;
 use flux_bcast::pmi::ConnId;
 use flux_bcast::pmi::Level;
 use flux_bcast::pmi::Provider;
+use flux_bcast::sockets::Accepted;
 use flux_bcast::sockets::Input;
 use flux_bcast::sockets::Output;
 use flux_bcast::sockets::Sockets;
 use flux_bcast::sockets::admission::Admission;
 use flux_bcast::sockets::admission::BARRED;
+use flux_bcast::sockets::admission::REFUSALS;
 use flux_bcast::sockets::admission::Refusal;
 use rustix::event::PollFd;
 use rustix::event::PollFlags;
@@ -78,6 +80,7 @@ pub(super) struct Server<'a> {
     copiers: Vec<JoinHandle<()>>,
     due: BTreeSet<(Instant, Due)>,
     accepting: bool,
+    refusals: u32,
     ending: bool,
     worst: u8,
     aborted: Option<u8>,
@@ -103,6 +106,7 @@ impl<'a> Server<'a> {
             copiers: Vec::new(),
             due: BTreeSet::new(),
             accepting: true,
+            refusals: 0,
             ending: false,
             worst: 0,
             aborted: None,
@@ -253,24 +257,34 @@ impl<'a> Server<'a> {
 
     fn accept(&mut self) {
         for _ in 0..64 {
-            let admission = &self.admission;
+            let (admission, refusals) = (&self.admission, &mut self.refusals);
             let accepted = self.sockets.accept(|stream, peer| {
                 let admitted = admission.admit(stream, peer);
-                if let Err(reason) = &admitted {
+                *refusals = refusals.saturating_add(u32::from(admitted.is_err()));
+                if let Err(reason) = &admitted
+                    && *refusals <= REFUSALS
+                {
                     let hint = match reason {
                         Refusal::Elsewhere => "; see --allow",
                         _ => "",
                     };
-                    output::note(&format!("refused a client from {peer}: {reason}{hint}"));
+                    let last = match *refusals {
+                        REFUSALS => "; later ones are not told",
+                        _ => "",
+                    };
+                    output::note(&format!(
+                        "refused a client from {peer}: {reason}{hint}{last}"
+                    ));
                 }
                 admitted.is_ok()
             });
             match accepted {
-                Ok(Some(conn)) => {
+                Ok(Accepted::Conn(conn)) => {
                     self.later(self.args.handshake_timeout, Due::Handshake(conn));
                     self.drive(|provider| provider.accepted(conn));
                 }
-                Ok(None) => return,
+                Ok(Accepted::Refused) => {}
+                Ok(Accepted::Nobody) => return,
                 Err(error) => {
                     output::note(&format!("cannot accept a client: {}", reason(&error)));
                     self.accepting = false;
@@ -309,14 +323,14 @@ impl<'a> Server<'a> {
                         queue.extend(self.provider.closed(conn));
                     }
                 }
-                Action::Close(conn) => {
+                Action::Offence(conn) => {
                     let peer = self.sockets.peer(conn).map(|peer| peer.ip());
                     let barred = peer.map(|peer| self.admission.offended(peer));
                     for place in barred.unwrap_or_default() {
                         output::note(&format!("{place} is barred: {BARRED}"));
                     }
-                    self.sockets.close(conn);
                 }
+                Action::Close(conn) => self.sockets.close(conn),
                 // There is no other server.
                 Action::Peer { .. } => {}
                 Action::Grace => self.later(GRACE, Due::Grace),
