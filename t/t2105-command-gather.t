@@ -97,6 +97,44 @@ test_expect_success '--partial takes the others' '
 	cmp file.2 rest/2/result
 '
 
+# As on NFS, where renaming cannot be told to spare what has the name, nor to exchange
+# two names.
+without_flags() {
+	run_timeout 120 strace --seccomp-bpf -f -qq -e signal=none -e trace=renameat2 \
+		-e inject=renameat2:error=EINVAL -o renames flux bcast "$@" 2>err
+}
+
+test_expect_success STRACE 'a file system that renames without flags only' '
+	without_flags --gather --exclude=6 "$JOBID" result nfs &&
+	grep -q INJECTED renames &&
+	for r in 0 1 2 3 4 5 7; do
+		cmp file.$r nfs/$r/result || return 1
+	done &&
+	test "$(find nfs | wc -l)" = 15
+'
+
+test_expect_success STRACE 'there, too, existing files are refused, and nothing is changed' '
+	rm -r nfs/0 && echo mine >nfs/7/result &&
+	test_expect_code 1 without_flags --gather --exclude=6 "$JOBID" result nfs &&
+	error_says "rank 1 (" "File exists" &&
+	test ! -e nfs/0 && test "$(cat nfs/7/result)" = mine &&
+	test "$(find nfs | wc -l)" = 13
+'
+
+test_expect_success STRACE 'there, too, --force replaces them, or takes it back' '
+	echo old >nfs/1/result && rm nfs/7/result && mkdir nfs/7/result &&
+	test_expect_code 1 without_flags --gather --force --exclude=6 "$JOBID" result nfs &&
+	error_says "rank 7 (" "a directory is not replaced" &&
+	test ! -e nfs/0 && test "$(cat nfs/1/result)" = old &&
+	rmdir nfs/7/result &&
+	without_flags --gather --force --partial --exclude=6 "$JOBID" result nfs &&
+	without_flags --gather --force --exclude=6 "$JOBID" result nfs &&
+	for r in 0 1 2 3 4 5 7; do
+		cmp file.$r nfs/$r/result || return 1
+	done &&
+	test "$(find nfs | wc -l)" = 15
+'
+
 test_expect_success 'directories of a given form' '
 	bcast --gather --ranks=2-3 "$JOBID" result "by-{{rank}}.{{host}}/x" &&
 	host=$(hostname) &&
@@ -116,6 +154,13 @@ test_expect_success 'trees with everything in them, modes and times' '
 	test -d trees/7/tree/empty
 '
 
+test_expect_success STRACE 'trees, and files that go with them, where renaming has no flags' '
+	without_flags --gather --exclude=6 "$JOBID" tree small trees.nfs &&
+	test "$(cat trees.nfs/4/tree/f)" = 4 && cmp small.4 trees.nfs/4/small &&
+	test_expect_code 1 without_flags --gather --exclude=6 "$JOBID" tree trees.nfs &&
+	error_says "File exists"
+'
+
 test_expect_success TMPFS 'no space here' '
 	(
 		test_cleanup=: &&
@@ -125,6 +170,20 @@ test_expect_success TMPFS 'no space here' '
 	) &&
 	test_when_finished "unmount small" &&
 	error_says "No space left" "on this side"
+'
+
+test_expect_success STRACE '--sync: files and the directories with their names are synchronized' '
+	traced() {
+		run_timeout 120 strace --seccomp-bpf -f -qq -y -e signal=none \
+			-e trace=fsync,fdatasync -o calls flux bcast "$@"
+	} &&
+	traced --gather --ranks=2 "$JOBID" result hurried &&
+	test_must_be_empty calls &&
+	traced --gather --sync --ranks=2 "$JOBID" result tree synced &&
+	grep "<$PWD/synced/.*> *) *= 0" calls &&
+	for dir in /synced/2 /synced ""; do
+		grep "<$PWD$dir>) *= 0" calls || return 1
+	done
 '
 
 # gather_begun NAME DIR: waits until that client has some data of a file for DIR. In

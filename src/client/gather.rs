@@ -429,7 +429,7 @@ impl Inner {
             .collect();
         let replace = self.gather.policy.existing == Existing::Replace;
         let published = shelf
-            .publish(&ranks, replace)
+            .publish(&ranks, replace, self.gather.policy.sync)
             .map_err(|(rank, error)| Failure::on(rank, error.errno.raw(), error.text))?;
         let mut done = BTreeMap::new();
         for (rank, paths) in published {

@@ -4,14 +4,18 @@
 //! Publishing is renaming, which cannot run out of space. If it fails half-way
 //! it is taken back.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::path::PathBuf;
 
+use rustix::fs::AtFlags;
 use rustix::fs::CWD;
 use rustix::fs::RenameFlags;
+use rustix::fs::linkat;
+use rustix::fs::renameat;
 use rustix::fs::renameat_with;
 
 use crate::errno::Errno;
@@ -20,6 +24,8 @@ use crate::errno::Errno;
 #[derive(Debug)]
 pub(super) struct Shelf {
     dir: PathBuf,
+    /// Directories that were made to have it there.
+    made: Vec<Step>,
 }
 
 /// What goes wrong: the path, the number, and what the number does not say.
@@ -55,38 +61,53 @@ type Result<T> = std::result::Result<T, ShelfError>;
 pub(super) type Published = Vec<(u32, Vec<PathBuf>)>;
 
 /// How a name got what it has now.
+#[derive(Debug)]
 enum Step {
     /// It was free.
     Moved { from: PathBuf, to: PathBuf },
     /// It had a file, which is now on the shelf.
     Swapped { from: PathBuf, to: PathBuf },
+    /// The same, where names cannot be exchanged.
+    Replaced { old: PathBuf, to: PathBuf },
     /// A directory was made.
     Made(PathBuf),
+}
+
+impl Step {
+    /// The name.
+    fn to(&self) -> &Path {
+        match self {
+            Self::Moved { to, .. } | Self::Swapped { to, .. } | Self::Replaced { to, .. } => to,
+            Self::Made(dir) => dir,
+        }
+    }
 }
 
 impl Shelf {
     /// Makes it in `parent`, which is made if only itself is missing, or with
     /// all its parents.
     pub(super) fn make(parent: &Path, id: &str, parents: bool) -> Result<Self> {
-        let made = match parents {
-            true => fs::create_dir_all(parent),
-            false => fs::create_dir(parent),
-        };
-        match made {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                let hint = match error.kind() {
-                    io::ErrorKind::NotFound if !parents => "--mkdir makes its parents",
-                    _ => "",
-                };
-                return Err(ShelfError::new(parent, "mkdir", &error, hint));
+        let mut made = Vec::new();
+        if parents {
+            make_dirs(parent, &mut made)?;
+        } else {
+            match fs::create_dir(parent) {
+                Ok(()) => made.push(Step::Made(parent.to_path_buf())),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    let hint = match error.kind() {
+                        io::ErrorKind::NotFound => "--mkdir makes its parents",
+                        _ => "",
+                    };
+                    return Err(ShelfError::new(parent, "mkdir", &error, hint));
+                }
             }
-            _ => {}
         }
         let dir = parent.join(format!(".flux-gather.{id}"));
         // What the user has named is at fault, not a name that nobody sees.
         fs::create_dir(&dir)
             .map_err(|error| ShelfError::new(parent, "make a directory in", &error, ""))?;
-        Ok(Self { dir })
+        Ok(Self { dir, made })
     }
 
     /// The directory of all.
@@ -95,8 +116,8 @@ impl Shelf {
     }
 
     /// Moves what is there for each rank into that rank's directory, which is
-    /// made if it is missing; all of it or, on failure, nothing. Returns the
-    /// paths by rank.
+    /// made if it is missing; all of it or, on failure, nothing. With `sync` the
+    /// names are on disk then. Returns the paths by rank.
     ///
     /// # Errors
     /// The rank, and what failed.
@@ -104,11 +125,24 @@ impl Shelf {
         &self,
         ranks: &[(u32, PathBuf)],
         replace: bool,
+        sync: bool,
     ) -> std::result::Result<Published, (u32, ShelfError)> {
         let mut steps = Vec::new();
         let mut published = Vec::new();
+        if let (true, Some((rank, _))) = (sync, ranks.first()) {
+            sync_names(&self.made).map_err(|error| (*rank, error))?;
+        }
         for (rank, to) in ranks {
-            match self.publish_rank(*rank, to, replace, &mut steps) {
+            let before = steps.len();
+            let done = self.publish_rank(*rank, to, replace, &mut steps);
+            let done = done.and_then(|paths| {
+                let changed = steps.get(before..).unwrap_or_default();
+                if sync {
+                    sync_names(changed)?
+                }
+                Ok(paths)
+            });
+            match done {
                 Ok(paths) => published.push((*rank, paths)),
                 Err(error) => {
                     take_back(steps);
@@ -131,7 +165,8 @@ impl Shelf {
         let mut paths = Vec::new();
         for name in names(&from)? {
             let (from, to) = (from.join(&name), to.join(&name));
-            steps.push(move_one(from, to.clone(), replace)?);
+            let spare = self.dir.join(format!("old.{rank}.{}", steps.len()));
+            steps.push(move_one(from, to.clone(), replace, spare)?);
             paths.push(to);
         }
         Ok(paths)
@@ -166,26 +201,68 @@ fn make_dirs(dir: &Path, steps: &mut Vec<Step>) -> Result<()> {
     }
 }
 
-fn move_one(from: PathBuf, to: PathBuf, replace: bool) -> Result<Step> {
-    match renameat_with(CWD, &from, CWD, &to, RenameFlags::NOREPLACE) {
+/// Moves to a name, which must be free, or may have a file that is replaced; where the
+/// two cannot be exchanged, that is kept at `spare`.
+fn move_one(from: PathBuf, to: PathBuf, replace: bool, spare: PathBuf) -> Result<Step> {
+    let fail = |errno: rustix::io::Errno| ShelfError::with(&to, "rename", errno.into(), "");
+    match move_new(&from, &to) {
         Ok(()) => return Ok(Step::Moved { from, to }),
         Err(rustix::io::Errno::EXIST) if replace => {}
-        Err(rustix::io::Errno::EXIST) => {
-            return Err(ShelfError::with(&to, "rename", Errno::EEXIST, ""));
-        }
-        Err(errno) => {
-            return Err(ShelfError::with(&to, "rename", errno.into(), ""));
-        }
+        Err(errno) => return Err(fail(errno)),
     }
-    let is_dir = |path: &Path| fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
     if is_dir(&to) || is_dir(&from) {
         let hint = "a directory is not replaced, nor by one";
         return Err(ShelfError::with(&to, "rename", Errno::EEXIST, hint));
     }
     match renameat_with(CWD, &from, CWD, &to, RenameFlags::EXCHANGE) {
-        Ok(()) => Ok(Step::Swapped { from, to }),
-        Err(errno) => Err(ShelfError::with(&to, "rename", errno.into(), "")),
+        Ok(()) => return Ok(Step::Swapped { from, to }),
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {}
+        Err(errno) => return Err(fail(errno)),
     }
+    linkat(CWD, &to, CWD, &spare, AtFlags::empty()).map_err(fail)?;
+    renameat(CWD, &from, CWD, &to).map_err(fail)?;
+    Ok(Step::Replaced { old: spare, to })
+}
+
+/// Moves to a name that is free.
+fn move_new(from: &Path, to: &Path) -> rustix::io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Many network file systems cannot do that at one go, NFS for one.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {}
+        done => return done,
+    }
+    if is_dir(from) {
+        // At worst it replaces an empty directory that was made just now.
+        if fs::symlink_metadata(to).is_ok() {
+            return Err(rustix::io::Errno::EXIST);
+        }
+        return renameat(CWD, from, CWD, to);
+    }
+    linkat(CWD, from, CWD, to, AtFlags::empty())?;
+    // The other name goes with the shelf at the latest.
+    let _ = fs::remove_file(from);
+    Ok(())
+}
+
+fn is_dir(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir())
+}
+
+/// Flushes the directories that have got names.
+fn sync_names(steps: &[Step]) -> Result<()> {
+    let dirs: BTreeSet<&Path> = steps.iter().filter_map(|step| step.to().parent()).collect();
+    for dir in dirs {
+        let here = dir.as_os_str().is_empty().then_some(Path::new("."));
+        let synced = fs::File::open(here.unwrap_or(dir)).and_then(|dir| dir.sync_all());
+        match synced {
+            // Some file systems cannot flush directories.
+            Err(error) if error.raw_os_error() != Some(libc::EINVAL) => {
+                return Err(ShelfError::new(dir, "sync", &error, ""));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn take_back(steps: Vec<Step>) {
@@ -196,6 +273,7 @@ fn take_back(steps: Vec<Step>) {
             Step::Swapped { from, to } => {
                 renameat_with(CWD, to, CWD, from, RenameFlags::EXCHANGE).map_err(Into::into)
             }
+            Step::Replaced { old, to } => fs::rename(old, to),
             Step::Made(dir) => fs::remove_dir(dir),
         };
     }
@@ -235,7 +313,7 @@ mod tests {
     fn all_appear_and_the_shelf_goes() {
         let top = tempfile::tempdir().unwrap();
         let shelf = shelf(top.path(), &[(0, "f", "a"), (1, "f", "b")]);
-        let published = shelf.publish(&ranks(top.path()), false).unwrap();
+        let published = shelf.publish(&ranks(top.path()), false, false).unwrap();
         assert_eq!(published[1].1, [top.path().join("out/1/f")]);
         drop(shelf);
         assert_eq!(read(top.path(), "0/f").as_deref(), Some("a"));
@@ -249,7 +327,7 @@ mod tests {
         let shelf = shelf(top.path(), &[(0, "f", "a"), (1, "f", "b")]);
         fs::create_dir(top.path().join("out/1")).unwrap();
         fs::write(top.path().join("out/1/f"), "old").unwrap();
-        let (rank, error) = shelf.publish(&ranks(top.path()), false).unwrap_err();
+        let (rank, error) = shelf.publish(&ranks(top.path()), false, false).unwrap_err();
         assert_eq!((rank, error.errno), (1, Errno::EEXIST));
         assert!(!top.path().join("out/0").exists());
         assert_eq!(read(top.path(), "1/f").as_deref(), Some("old"));
@@ -264,10 +342,13 @@ mod tests {
         }
         fs::write(top.path().join("out/0/f"), "old").unwrap();
         fs::create_dir(top.path().join("out/1/f")).unwrap();
-        assert_eq!(shelf.publish(&ranks(top.path()), true).unwrap_err().0, 1);
+        assert_eq!(
+            shelf.publish(&ranks(top.path()), true, true).unwrap_err().0,
+            1
+        );
         assert_eq!(read(top.path(), "0/f").as_deref(), Some("old"));
         fs::remove_dir(top.path().join("out/1/f")).unwrap();
-        shelf.publish(&ranks(top.path()), true).unwrap();
+        shelf.publish(&ranks(top.path()), true, true).unwrap();
         assert_eq!(read(top.path(), "0/f").as_deref(), Some("a"));
     }
 }

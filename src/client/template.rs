@@ -51,17 +51,20 @@ pub(super) fn render(path: &Path, rank: u32, hosts: &[String]) -> PathBuf {
     PathBuf::from(OsString::from_vec(whole))
 }
 
-/// Checks that the tags are known and give each rank a directory of its own.
+/// Checks that the tags are known and give each rank a directory of its own, which
+/// no name of a host leads out of.
 ///
 /// # Errors
 /// One line that names the path.
 pub(super) fn check(path: &Path, ranks: &[u32], hosts: &[String]) -> Result<(), String> {
     let shown = crate::bcast::name::RawName::from(path);
     let mut rest = path.as_os_str().as_bytes();
+    let mut by_host = false;
     while let Some(at) = find(rest, OPEN) {
         rest = &rest[at + OPEN.len()..];
         match find(rest, CLOSE) {
             Some(end) if matches!(&rest[..end], b"rank" | b"host") => {
+                by_host |= &rest[..end] == b"host";
                 rest = &rest[end + CLOSE.len()..];
             }
             _ => {
@@ -74,6 +77,13 @@ pub(super) fn check(path: &Path, ranks: &[u32], hosts: &[String]) -> Result<(), 
     }
     let mut seen = BTreeMap::new();
     for &rank in ranks {
+        let host = hosts.get(rank as usize).map_or("", String::as_str);
+        if by_host && (matches!(host, "" | "." | "..") || host.contains(['/', '\0'])) {
+            let host = crate::bcast::name::RawName::from(host);
+            return Err(format!(
+                "{shown}: the host of rank {rank} is called '{host}', which names no directory"
+            ));
+        }
         if let Some(other) = seen.insert(render(path, rank, hosts), rank) {
             return Err(format!(
                 "{shown}: ranks {other} and {rank} would share a directory; add {{{{rank}}}}"
@@ -114,5 +124,18 @@ mod tests {
         assert!(check("{{host}}").unwrap_err().contains("ranks 1 and 2"));
         assert!(check("d/{{node}}").unwrap_err().contains("unknown tag"));
         assert!(check("d/{{rank").unwrap_err().contains("unknown tag"));
+    }
+
+    /// The names come from the job, and maybe through somebody else's brokers.
+    #[test]
+    fn a_host_leads_to_no_other_directory() {
+        for host in ["..", ".", "", "../../up", "a/b", "/abs", "a\0b"] {
+            let hosts = ["a".into(), host.to_owned()];
+            let check = |path: &str, ranks: &[u32]| check(Path::new(path), ranks, &hosts);
+            assert!(check("d/{{host}}-{{rank}}", &[0]).is_ok());
+            assert!(check("d/{{rank}}", &[0, 1]).is_ok());
+            let refused = check("d/{{host}}/{{rank}}", &[0, 1]).unwrap_err();
+            assert!(refused.contains("rank 1"), "{host:?}: {refused}");
+        }
     }
 }
