@@ -46,6 +46,17 @@ test_expect_success 'a directory that is missing on ranks 2, 3 and 6: said once'
 	everybody_clean "0 1 4 5 7"
 '
 
+test_expect_success 'a directory in the way of the file on all ranks but one: said once' '
+	for r in 1 2 3 4 5 6 7; do
+		job_exec $r "mkdir \"\$FLUX_JOB_TMPDIR/file\"" || return 1
+	done &&
+	test_when_finished "for r in 1 2 3 4 5 6 7; do rmdir \"\$(job_tmpdir \$r)/file\" || return 1; done" &&
+	bcast_fails 1 --force "$JOBID" file &&
+	test "$(wc -l <err)" = 1 &&
+	error_says "ranks 1-7 (" "open \$FLUX_JOB_TMPDIR/file: Is a directory" &&
+	job_lacks "\$FLUX_JOB_TMPDIR/file" 0
+'
+
 test_expect_success TMPFS 'a file system on rank 1 that gets full' '
 	mount_tmpfs "$(job_tmpdir 1)/d" size=1m &&
 	bcast_fails 1 "$JOBID" file d/f &&

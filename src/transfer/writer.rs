@@ -15,6 +15,7 @@ use super::signed::Sealer;
 use super::told::told;
 use super::worker;
 use crate::bcast::frame::Frame;
+use crate::bcast::frame::FrameError;
 use crate::bcast::id::TransferId;
 use crate::bcast::name::RawName;
 use crate::bcast::relay::SinkEvent;
@@ -214,7 +215,7 @@ fn run(
                     .as_mut()
                     .map_or(Ok(()), |sealer| sealer.check(&frame))
                 {
-                    Ok(()) => write(&mut sink, &frame, place.rank),
+                    Ok(()) => write(&mut sink, &frame, place.rank).unwrap_or_else(|e| fail(&e)),
                     Err(error) => {
                         let (errno, text) = (error.errno().raw(), error.to_string());
                         SinkEvent::Failed(Failure::on(place.rank, errno, text))
@@ -266,19 +267,23 @@ fn placed(copies: &[file::Committed], start: Instant) -> Vec<Placed> {
     };
     copies.iter().map(one).collect()
 }
+
 /// Writes a frame.
-fn write(sink: &mut file::Sink, frame: &Frame, rank: u32) -> SinkEvent {
-    let failed =
-        |errno: Errno, text: String| SinkEvent::Failed(Failure::on(rank, errno.raw(), text));
+fn write(
+    sink: &mut file::Sink,
+    frame: &Frame,
+    rank: u32,
+) -> std::result::Result<SinkEvent, file::FileError> {
+    let damaged = |error: FrameError| {
+        let failure = Failure::on(rank, Errno::EPROTO.raw(), error.to_string());
+        Ok(SinkEvent::Failed(failure))
+    };
     let plain = match frame.expanded() {
         Ok(plain) => plain,
-        Err(error) => return failed(Errno::EPROTO, error.to_string()),
+        Err(error) => return damaged(error),
     };
     match plain.item() {
-        Ok(item) => match sink.item(item) {
-            Ok(()) => SinkEvent::Wrote,
-            Err(error) => failed(error.errno(), error.to_string()),
-        },
-        Err(error) => failed(Errno::EPROTO, error.to_string()),
+        Ok(item) => sink.item(item).map(|()| SinkEvent::Wrote),
+        Err(error) => damaged(error),
     }
 }
