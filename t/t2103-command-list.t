@@ -83,6 +83,28 @@ test_expect_success 'a copy that was appended to is still ours' '
 	error_says "only written to"
 '
 
+test_expect_success 'a directory that is sent again is removed with all that came into it' '
+	mkdir -p again/sub && echo 1 >again/sub/first && echo 2 >again/sub/both &&
+	bcast "$JOBID" again &&
+	rm again/sub/first && echo 3 >again/sub/both && mkdir again/more && echo 4 >again/more/f &&
+	bcast --force "$JOBID" again &&
+	bcast --list --ranks=0 "$JOBID" >out &&
+	grep -E "^0 [^ ]+ 6 dir:5 $(job_tmpdir 0)/again$" out &&
+	bcast --remove "$JOBID" again &&
+	job_lacks "\$FLUX_JOB_TMPDIR/again"
+'
+
+test_expect_success 'what a task has removed is not listed, and no digest of what it has changed' '
+	bcast "$JOBID" file now/ --mkdir && bcast "$JOBID" piece now/ &&
+	job_exec 0 "rm \"\$FLUX_JOB_TMPDIR/now/file\"" &&
+	job_exec 1 "echo more >>\"\$FLUX_JOB_TMPDIR/now/file\"" &&
+	bcast --list "$JOBID" >out && cat out &&
+	test "$(grep -c "/now/piece$" out)" = 4 &&
+	test "$(grep -c -E " 50000 [0-9a-f]{64} .*/now/file$" out)" = 2 &&
+	grep -E "^1 [^ ]+ 50005 - $(job_tmpdir 1)/now/file$" out &&
+	test "$(grep -c "/now/file$" out)" = 3
+'
+
 test_expect_success 'files of the start are listed, too' '
 	job_finish &&
 	job_start started 2 -o bcast.source="$PWD/file" &&

@@ -1,6 +1,7 @@
 //! What this process has put on the node, so that just that can be removed.
 
 use std::collections::BTreeMap;
+use std::collections::HashSet;
 use std::os::fd::AsFd;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -22,7 +23,8 @@ use super::sink::Committed;
 use super::sink::Stamp;
 
 /// The copies that were committed, by path; a later one takes the place of an
-/// earlier one with the same path.
+/// earlier one with the same path, and a directory that was filled up has what came
+/// with both.
 #[derive(Debug, Default)]
 pub struct Registry {
     copies: BTreeMap<RawName, Committed>,
@@ -34,6 +36,9 @@ impl Registry {
         for mut copy in copies {
             if copy.kind == EntryKind::File && copy.stamp.is_none() {
                 self.written(&mut copy);
+            }
+            if copy.kind == EntryKind::Dir && !copy.new_dir {
+                self.filled(&mut copy);
             }
             self.copies.insert(copy.path.clone(), copy);
         }
@@ -57,9 +62,28 @@ impl Registry {
             .map(|_| now);
     }
 
-    /// All copies, sorted by path.
-    pub fn list(&self) -> impl Iterator<Item = &Committed> {
-        self.copies.values()
+    /// A directory that was there and was filled up: if it was there because it was
+    /// put there, it is all that was put there.
+    fn filled(&mut self, copy: &mut Committed) {
+        let known = self.copies.remove(&copy.path);
+        let Some(before) = known.filter(|before| before.kind == EntryKind::Dir) else {
+            return;
+        };
+        let new: HashSet<&RawName> = copy.inner.iter().map(|inner| &inner.path).collect();
+        let mut inner = before.inner;
+        inner.retain(|inner| !new.contains(&inner.path));
+        let files = inner.iter().filter(|inner| inner.kind == EntryKind::File);
+        let bytes = files.filter_map(|inner| Some(inner.stamp?.size)).sum();
+        copy.bytes = copy.bytes.saturating_add(bytes);
+        // What is new may be in a directory that is not.
+        inner.append(&mut copy.inner);
+        copy.inner = inner;
+        copy.new_dir = before.new_dir;
+    }
+
+    /// All copies that are there, as they are now, sorted by path.
+    pub fn list(&self) -> impl Iterator<Item = Committed> {
+        self.copies.values().filter_map(as_it_is)
     }
 
     /// Removes one copy and forgets it, unless it was changed.
@@ -89,6 +113,24 @@ impl Registry {
         });
         removed.collect()
     }
+}
+
+/// A file that was changed has another size, and holds who knows what.
+fn as_it_is(copy: &Committed) -> Option<Committed> {
+    let there = match rustix::fs::lstat(copy.path.as_path()) {
+        Ok(there) => Stamp::of(&there),
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return None,
+        Err(_) => return Some(copy.clone()),
+    };
+    let same = match copy.stamp {
+        Some(stamp) => stamp == there,
+        None => copy.bytes == there.size,
+    };
+    let mut copy = copy.clone();
+    if copy.kind == EntryKind::File && !same {
+        (copy.bytes, copy.digest) = (there.size, None);
+    }
+    Some(copy)
 }
 
 fn remove(copy: &Committed) -> Result<(), FileError> {

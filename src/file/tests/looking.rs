@@ -121,3 +121,80 @@ fn only_what_was_put_there_is_removed() {
     assert!(!tmp.path().join("t").exists());
     assert_eq!(registry.list().count(), 2);
 }
+
+#[test]
+fn a_directory_that_was_sent_twice_is_removed_whole() {
+    let tmp = tempfile::tempdir().unwrap();
+    let from = tempfile::tempdir().unwrap();
+    let tree = from.path().join("t");
+    std::fs::create_dir_all(tree.join("sub")).unwrap();
+    std::fs::write(tree.join("sub/first"), "1").unwrap();
+    std::fs::write(tree.join("sub/both"), "old").unwrap();
+    let mut registry = Registry::default();
+    let mut put = |existing| {
+        let policy = policy(existing);
+        let from = spec(&[&tree]);
+        let done = send(from, tmp.path(), &Dest::default(), &policy, Way::Unnamed).unwrap();
+        registry.add(done);
+    };
+    put(Existing::Refuse);
+    std::fs::remove_file(tree.join("sub/first")).unwrap();
+    std::fs::write(tree.join("sub/both"), "newer").unwrap();
+    std::fs::create_dir(tree.join("more")).unwrap();
+    std::fs::write(tree.join("more/second"), "22").unwrap();
+    put(Existing::Replace);
+    let listed: Vec<_> = registry.list().collect();
+    assert_eq!((listed.len(), listed[0].inner.len()), (1, 5));
+    assert_eq!(listed[0].bytes, 1 + 5 + 2);
+    for (_, done) in registry.remove_all() {
+        done.unwrap();
+    }
+    assert_names(tmp.path(), &[]);
+}
+
+#[test]
+fn what_was_there_before_a_directory_was_filled_up_stays() {
+    let tmp = tempfile::tempdir().unwrap();
+    let from = tempfile::tempdir().unwrap();
+    let tree = from.path().join("t");
+    std::fs::create_dir_all(tree.join("sub")).unwrap();
+    std::fs::write(tree.join("sub/f"), "f").unwrap();
+    std::fs::create_dir_all(tmp.path().join("t/sub")).unwrap();
+    let mut registry = Registry::default();
+    for _ in 0..2 {
+        let policy = policy(Existing::Replace);
+        let from = spec(&[&tree]);
+        let done = send(from, tmp.path(), &Dest::default(), &policy, Way::Unnamed).unwrap();
+        registry.add(done);
+    }
+    assert_eq!(registry.list().next().unwrap().inner.len(), 1);
+    registry.remove_all().remove(0).1.unwrap();
+    assert_names(&tmp.path().join("t"), &["sub"]);
+    assert_names(&tmp.path().join("t/sub"), &[]);
+}
+
+#[test]
+fn the_list_is_of_what_is_there_now() {
+    let tmp = tempfile::tempdir().unwrap();
+    let mut registry = Registry::default();
+    for name in ["changed", "gone", "same"] {
+        let policy = Policy::default();
+        let from = in_memory(name, b"text");
+        let done = send(from, tmp.path(), &Dest::default(), &policy, Way::Unnamed).unwrap();
+        registry.add(done);
+    }
+    std::fs::write(tmp.path().join("changed"), "longer text").unwrap();
+    std::fs::remove_file(tmp.path().join("gone")).unwrap();
+    let digest = Some(*blake3::hash(b"text").as_bytes());
+    let listed: Vec<_> = registry
+        .list()
+        .map(|copy| {
+            let name = copy.path.as_path().file_name().unwrap().to_owned();
+            (name.into_string().unwrap(), copy.bytes, copy.digest)
+        })
+        .collect();
+    assert_eq!(
+        listed,
+        [("changed".into(), 11, None), ("same".into(), 4, digest)]
+    );
+}

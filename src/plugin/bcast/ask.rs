@@ -126,7 +126,10 @@ impl Bcast {
         }
         let registry = self.registry.clone();
         self.run_errand(request, move || {
-            let copies = registry.with(|registry| registry.list().map(Listed::from).collect());
+            let copies = registry.with(|registry| {
+                let copies = registry.list();
+                copies.map(|copy| Listed::from(&copy)).collect()
+            });
             Ok(Listing { copies })
         });
     }
