@@ -120,6 +120,16 @@ test_expect_success STRACE 'EIO: the file cannot be synchronized' '
 	rank_2_says 5 "Input/output error" --sync --dest=d/f
 '
 
+# The directory is in its place already when the second of these calls fails.
+test_expect_success STRACE 'EIO: what fails when it has its name is taken back' '
+	mkdir empty && touch -d @1000000000 empty &&
+	trace_rank_2 -e trace=utimensat -e inject=utimensat:error=EIO:when=2 &&
+	test_expect_code 1 bcast --jobid="$JOBID" --partial --preserve --dest=d/ empty 2>err &&
+	error_says "rank 2 (" "Input/output error" &&
+	has_only "$D" &&
+	job_exec_all "rmdir \"\$FLUX_JOB_TMPDIR/d/empty\" || test \$FLUX_TASK_RANK = 2"
+'
+
 test_expect_success STRACE '--sync: file and directory are synchronized, and only if asked' '
 	trace_rank_2 -y -e trace=fsync,fdatasync &&
 	bcast --jobid="$JOBID" --dest=d/hurried file &&

@@ -58,6 +58,8 @@ struct Publisher<'a> {
     stage: &'a mut Stage,
     existing: Existing,
     sync: bool,
+    /// What is written to is flushed, see [`Sink`].
+    flush: bool,
     /// Something may still fail after a copy is published.
     keep_replaced: bool,
 }
@@ -70,6 +72,7 @@ impl Sink {
             stage: &mut self.stage,
             existing: self.policy.existing,
             sync: self.policy.sync,
+            flush: self.policy.sync || self.flush,
             keep_replaced: self.policy.sync || self.copies.len() > 1,
         };
         let mut done = Vec::new();
@@ -162,13 +165,11 @@ impl Publisher<'_> {
             Body::Symlink(target, times) => {
                 let make = |dir: BorrowedFd<'_>, name: &Path| {
                     rustix::fs::symlinkat(target.as_path(), dir, name)?;
-                    match times {
-                        Some(times) => {
-                            let flags = AtFlags::SYMLINK_NOFOLLOW;
-                            rustix::fs::utimensat(dir, name, times, flags)
-                        }
-                        None => Ok(()),
-                    }
+                    let Some(times) = times else { return Ok(()) };
+                    let flags = AtFlags::SYMLINK_NOFOLLOW;
+                    rustix::fs::utimensat(dir, name, times, flags).inspect_err(|_| {
+                        let _ = rustix::fs::unlinkat(dir, name, AtFlags::empty());
+                    })
                 };
                 self.create_or(copy, make, |there| {
                     Ok(same::symlink(self.place, there, &copy.name, target))
@@ -246,7 +247,7 @@ impl Publisher<'_> {
             Existing::Append => inplace::append(from, to, self.place, shown)?,
             _ => inplace::overwrite(from, to, self.place, shown)?,
         }
-        if self.sync {
+        if self.flush {
             rustix::fs::fsync(&target).on("sync", shown)?;
         }
         Ok(Outcome::Written)
@@ -259,7 +260,9 @@ impl Publisher<'_> {
         };
         match rename_new(stage, &tree.name, self.place.fd(), name) {
             Ok(()) => {
-                tree.finish_root(shown)?;
+                tree.finish_root(shown).inspect_err(|_| {
+                    let _ = at::remove_all(self.place.fd(), name);
+                })?;
                 return Ok(Outcome::Created);
             }
             Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => {}
