@@ -133,8 +133,8 @@ FLUX_BCAST_API int flux_bcast_opts_add_path (flux_bcast_opts_t *opts,
                                              const char *path,
                                              const char *name);
 
-/* Adds an open regular file (or directory).  A file is read from its start to
- * its end, whatever its offset, which stays as it is.
+/* Adds an open regular file.  It is read from its start to its end, whatever its
+ * offset, which stays as it is.  (A directory is EISDIR in the result.)
  *
  * fd: duplicated; the caller keeps it and may close it at once.
  * name: name of the copy, one component; copied.
@@ -553,7 +553,7 @@ FLUX_BCAST_API flux_future_t *flux_bcast_list_enclosing (
 
 /* Removes what this service has put on the nodes of a job: all of it, or the
  * paths that are added to opts.  What it did not put there, or was changed since,
- * is not removed: an error of that rank (ENOENT, EBUSY...), while the rest is
+ * is not removed: an error of that rank (ENOENT, ESTALE...), while the rest is
  * removed.
  *
  * The future is as that of flux_bcast_list.  In the result the paths of a rank are
@@ -640,7 +640,7 @@ FLUX_BCAST_API bool flux_bcast_is_final (flux_future_t *f);
 FLUX_BCAST_API int flux_bcast_get_state (flux_future_t *f);
 
 /* Bytes of file data that the slowest healthy rank has, and how many there are.
- * The first number never falls; holes of sparse files do not count.
+ * The first number never falls; holes of sparse files count as data.
  *
  * done, total: may be NULL.  *total is FLUX_BCAST_SIZE_UNKNOWN before the
  *    sources have been looked at, and for streams until the end.

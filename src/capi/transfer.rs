@@ -316,7 +316,7 @@ impl Transfer {
             }
             ClientEvent::Started { plan, totals } => {
                 self.state.set(State::Sending);
-                self.total.set(totals.exact.then_some(totals.allocated));
+                self.total.set(totals.exact.then_some(totals.bytes));
                 self.targets.set(Some(plan.tree.size()));
                 tell(fulfiller);
             }
