@@ -303,10 +303,16 @@ impl<T: DeserializeOwned + 'static> Inner<T> {
             inner.hosts.clone_from(&plan.hosts);
             let mut ranks = plan.tree.ranks().to_vec();
             ranks.sort_unstable_by(|a, b| b.cmp(a));
-            inner.todo = ranks
-                .into_iter()
-                .filter_map(|rank| Some((rank, *plan.brokers.get(rank as usize)?)))
-                .collect();
+            for rank in ranks {
+                match plan.brokers.get(rank as usize) {
+                    Some(broker) => inner.todo.push((rank, *broker)),
+                    None => {
+                        let text = "its broker is not known";
+                        let failure = Failure::on(rank, libc::EHOSTUNREACH, text);
+                        inner.answers.insert(rank, Err(failure));
+                    }
+                }
+            }
         }
         Self::go_on(this);
     }
