@@ -39,6 +39,34 @@ test_expect_success SPACE4G 'a sparse file of 5 GiB stays sparse and right' '
 	done
 '
 
+# 4.3 GiB of data that is all different, so that each offset counts.
+LONG_BYTES=4617089843
+
+test_expect_success LONG '4.3 GiB go whole along a chain of 3 shells' '
+	rm -f sparse &&
+	job_exec_all "rm -f \"\$FLUX_JOB_TMPDIR/sparse\"" &&
+	data_random $LONG_BYTES big &&
+	run_timeout 1200 flux bcast --ranks=0-2 -k 1 "$JOBID" big &&
+	for r in 0 1 2; do
+		cmp big "$(job_tmpdir $r)/big" || return 1
+	done
+'
+
+test_expect_success LONG 'they come back whole' '
+	rm -f "$(job_tmpdir 0)/big" "$(job_tmpdir 2)/big" &&
+	run_timeout 1200 flux bcast --gather --ranks=1 "$JOBID" big back &&
+	cmp big back/1/big &&
+	rm -r back
+'
+
+test_expect_success LONG 'they get whole from one shell to another two' '
+	run_timeout 1200 flux bcast --from=1 --ranks=0,2 "$JOBID" big &&
+	for r in 0 2; do
+		cmp big "$(job_tmpdir $r)/big" || return 1
+	done &&
+	rm -f big && job_exec_all "rm -f \"\$FLUX_JOB_TMPDIR/big\""
+'
+
 test_expect_success 'the job ends well' '
 	job_finish
 '

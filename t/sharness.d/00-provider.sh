@@ -7,6 +7,7 @@
 #   FLUX_BCAST_BUILD     directory of the built files; without it the release
 #                        build of this tree, else its debug build.
 #   FLUX_BCAST_TEST_LOG  file that takes what each test prints.
+#   FLUX_BCAST_TEST_LONG `t` for tests that take minutes and 20 GB of disk, too.
 # Set for the tests:
 #   BCAST_PLUGIN  the shared library, the very file that gets installed
 #   BCAST_RC      shell start-up script that loads it: `-o userrc="$BCAST_RC"`

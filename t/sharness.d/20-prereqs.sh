@@ -6,6 +6,7 @@
 #   MOUNTNS   may have mounts and a host name of its own
 #   STRACE    may trace processes, and have their system calls fail
 #   SPACE4G   4 GiB are free where the tests work, and what the next test file needs
+#   LONG      FLUX_BCAST_TEST_LONG=t asks for it, see 00-provider.sh
 # shellcheck shell=sh
 
 test "$(id -u)" = 0 || test_set_prereq NONROOT
@@ -30,4 +31,8 @@ unshare --mount --uts true 2>/dev/null && test_set_prereq MOUNTNS
 
 if test "$(df -Pk "$FLUX_BCAST_TEST_ROOT" | awk 'NR == 2 { print $4 }')" -gt 6291456; then
 	test_set_prereq SPACE4G
+fi
+
+if test "$FLUX_BCAST_TEST_LONG" = t; then
+	test_set_prereq LONG
 fi
