@@ -96,7 +96,7 @@ impl Intake {
         }));
         // One frame more than the window may be on its way.
         let most = fetch.window / HEADER_LEN as u64 + 1;
-        let capacity = usize::try_from(most).unwrap_or(usize::MAX).min(1 << 16);
+        let capacity = usize::try_from(most).unwrap_or(usize::MAX);
         let weak = Rc::downgrade(&inner);
         let writer = Writer::start(reactor, place, capacity, move |event| {
             if let Some(this) = weak.upgrade() {

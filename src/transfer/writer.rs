@@ -78,11 +78,15 @@ enum Command {
 /// Events drained per wake-up of the reactor.
 const BATCH: usize = 16;
 
+/// Events that may wait for the reactor; the thread waits with the next one.
+const EVENTS: usize = 1024;
+
 /// The writer. Dropping it makes the thread drop everything it has not
 /// published and end; that is not waited for, see [`Writer::leave`].
 #[derive(Debug)]
 pub struct Writer {
     commands: Option<channel::Sender<Command>>,
+    capacity: usize,
     cancel: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     _events: WakeReceiver,
@@ -100,8 +104,10 @@ impl Writer {
         capacity: usize,
         on_event: impl FnMut(SinkEvent) + 'static,
     ) -> Result<Self> {
-        let (events, receiver) = wakeup(reactor, capacity + 8, BATCH, on_event)?;
-        let (commands, queue) = channel::bounded(capacity + 8);
+        let (events, receiver) = wakeup(reactor, EVENTS, BATCH, on_event)?;
+        // A bounded channel has room for all from the start: for millions of small
+        // messages, if the window is large, of which there are few in most cases.
+        let (commands, queue) = channel::unbounded();
         let cancel = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&cancel);
         let (rank, reports) = (place.rank, events.clone());
@@ -115,6 +121,7 @@ impl Writer {
         )?;
         Ok(Self {
             commands: Some(commands),
+            capacity: capacity.saturating_add(8),
             cancel,
             thread: Some(thread),
             _events: receiver,
@@ -147,12 +154,13 @@ impl Writer {
         let Some(commands) = &self.commands else {
             return true;
         };
+        if commands.len() >= self.capacity {
+            return false;
+        }
         // A thread that has ended has failed, and its word of that is on its
         // way: a complaint of ours must not overtake it.
-        !matches!(
-            commands.try_send(command),
-            Err(channel::TrySendError::Full(_))
-        )
+        let _ = commands.send(command);
+        true
     }
 
     /// Tells the thread to end, and gives it away to be waited for.

@@ -450,7 +450,7 @@ impl Driver {
         let rank = place.rank;
         // More frames than the window holds cannot be waiting.
         let most = self.open.tuning.window / HEADER_LEN as u64;
-        let capacity = usize::try_from(most).unwrap_or(usize::MAX).min(1 << 16);
+        let capacity = usize::try_from(most).unwrap_or(usize::MAX);
         let weak = self.me.clone();
         let started = Writer::start(self.reactor, place, capacity, move |event| {
             Self::feed_weak(&weak, Input::Sink(event));
