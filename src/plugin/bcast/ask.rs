@@ -238,11 +238,13 @@ fn had(base: &Path, dest: &Dest, has: &Has) -> std::result::Result<Had, FileErro
 
 /// A path as the user says it, made absolute as the registry knows it.
 fn at(base: &Path, path: &RawName) -> RawName {
-    if path.as_path().is_absolute() {
-        return path.clone();
-    }
     // The registry has paths as the kernel resolved them.
-    let base = std::fs::canonicalize(base).unwrap_or_else(|_| base.to_path_buf());
+    let real = |dir: &Path| std::fs::canonicalize(dir);
+    let whole = base.join(path.as_path());
+    if let (Some(Ok(dir)), Some(name)) = (whole.parent().map(real), whole.file_name()) {
+        return RawName::from(dir.join(name));
+    }
+    let base = real(base).unwrap_or_else(|_| base.to_path_buf());
     RawName::from(base.join(path.as_path()))
 }
 
@@ -279,6 +281,13 @@ mod tests {
         std::os::unix::fs::symlink(&real, &link).unwrap();
         assert_eq!(at(&link, &"a/b".into()), RawName::from(real.join("a/b")));
         assert_eq!(at(&link, &"/x".into()), RawName::from("/x"));
+        std::fs::create_dir(real.join("a")).unwrap();
+        std::os::unix::fs::symlink("a", real.join("b")).unwrap();
+        for path in ["a/f", "b/f", "b/f/", "./b/./f"] {
+            assert_eq!(at(&link, &path.into()), RawName::from(real.join("a/f")));
+        }
+        let absolute = RawName::from(link.join("b/f"));
+        assert_eq!(at(&real, &absolute), RawName::from(real.join("a/f")));
     }
 
     #[test]
