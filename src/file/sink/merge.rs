@@ -43,13 +43,14 @@ pub(super) fn check(
     each(root.as_fd(), tree, shown, &mut |_, _, _| Ok(Moved::Whole))
 }
 
-/// Moves everything staged into the directory that is there. Returns the
-/// subdirectories that were there, too.
+/// Moves everything staged into the directory that is there; with `sync` the names
+/// are on disk then. Returns the subdirectories that were there, too.
 pub(super) fn run(
     place: &Place,
     name: &OsStr,
     tree: &Tree,
     shown: &Path,
+    sync: bool,
 ) -> Result<HashSet<RawName>, FileError> {
     let mut entered = HashSet::new();
     let root = open_root(place, name).on("open", shown)?;
@@ -82,6 +83,13 @@ pub(super) fn run(
         }
         Ok(Moved::Whole)
     })?;
+    if sync {
+        for rel in entered.iter().chain([&RawName::default()]) {
+            let dir = at::open_dir_beneath(root.as_fd(), rel.as_path(), Links::Refuse);
+            let dir = dir.on("open", shown)?;
+            at::sync_dir(dir.as_fd()).on("sync", shown)?;
+        }
+    }
     Ok(entered)
 }
 

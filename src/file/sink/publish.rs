@@ -275,7 +275,7 @@ impl Publisher<'_> {
             if tree.is_closed() && same::tree(self.place, &copy.name, tree).on("read", shown)? {
                 return Ok(Outcome::Shared);
             }
-            let before = merge::run(self.place, &copy.name, tree, shown)?;
+            let before = merge::run(self.place, &copy.name, tree, shown, self.sync)?;
             return Ok(Outcome::Merged(before));
         }
         match same::tree(self.place, &copy.name, tree).on("read", shown)? {
