@@ -120,6 +120,16 @@ test_expect_success STRACE 'EIO: the file cannot be synchronized' '
 	rank_2_says 5 "Input/output error" --sync --dest=d/f
 '
 
+# More messages wait for the first one to be written than there can be in the default
+# window. By TCP, to be there before that.
+test_expect_success STRACE 'a disk that is slow for a while is no error, whatever the window' '
+	data_random 80000 bytes &&
+	trace_rank_2 -e trace=pwrite64 -e inject=pwrite64:delay_enter=8000000:when=1 &&
+	bcast --jobid="$JOBID" --ranks=2 --direct --chunk=1 --batch=1 --window=64M \
+		--dest=d/bytes bytes &&
+	cmp bytes "$D/bytes" && rm "$D/bytes"
+'
+
 # The directory is in its place already when the second of these calls fails.
 test_expect_success STRACE 'EIO: what fails when it has its name is taken back' '
 	mkdir empty && touch -d @1000000000 empty &&
@@ -136,6 +146,17 @@ test_expect_success STRACE '--sync: file and directory are synchronized, and onl
 	test_must_be_empty calls &&
 	bcast --jobid="$JOBID" --sync --dest=d/synced file &&
 	grep "<$D/.*) *= 0" calls && grep "<$D>) *= 0" calls
+'
+
+test_expect_success STRACE '--sync: so are directories that were there and are filled up' '
+	mkdir -p tree/sub && echo 1 >tree/sub/f && echo 2 >tree/g &&
+	bcast --jobid="$JOBID" --dest=d/ tree && echo 3 >tree/sub/f &&
+	trace_rank_2 -y -e trace=fsync,fdatasync &&
+	bcast --jobid="$JOBID" --sync --force --dest=d/ tree &&
+	for dir in "$D" "$D/tree" "$D/tree/sub"; do
+		grep "<$dir>) *= 0" calls || return 1
+	done &&
+	job_exec_all "rm -r \"\$FLUX_JOB_TMPDIR/d/tree\""
 '
 
 test_expect_success 'after all this the service works and the job ends well' '

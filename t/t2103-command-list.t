@@ -105,6 +105,15 @@ test_expect_success 'what a task has removed is not listed, and no digest of wha
 	test "$(grep -c "/now/file$" out)" = 3
 '
 
+test_expect_success 'a path is the one that was asked for, whatever links are in it' '
+	mkdir real && ln -s real linked &&
+	job_exec_all "mkdir \"\$FLUX_JOB_TMPDIR/real\" && ln -s real \"\$FLUX_JOB_TMPDIR/linked\"" &&
+	bcast --ranks=0 "$JOBID" file "$PWD/linked/" && bcast "$JOBID" file linked/ &&
+	cmp file real/file &&
+	bcast --remove --ranks=0 "$JOBID" "$PWD/linked/file" && test ! -e real/file &&
+	bcast --remove "$JOBID" linked/file && job_lacks "\$FLUX_JOB_TMPDIR/real/file"
+'
+
 test_expect_success 'files of the start are listed, too' '
 	job_finish &&
 	job_start started 2 -o bcast.source="$PWD/file" &&
