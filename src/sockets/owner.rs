@@ -8,6 +8,8 @@
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// `SOCK_DIAG_BY_FAMILY`.
 const BY_FAMILY: u16 = 20;
@@ -45,9 +47,26 @@ pub fn uid(peer: SocketAddr, here: SocketAddr) -> Result<u32, Unknown> {
     let (SocketAddr::V4(peer), SocketAddr::V4(here)) = (peer, here) else {
         return Err(Unknown::Family);
     };
-    match by_netlink(peer, here) {
-        Err(Unknown::Io(_)) => by_proc(peer, here),
-        known => known,
+    static HAS_LOOKUP: AtomicBool = AtomicBool::new(false);
+    choose(by_netlink(peer, here), &HAS_LOOKUP, || by_proc(peer, here))
+}
+
+/// What the look-up says, or else the table. A kernel that has no look-up for TCP
+/// gives the same answer (ENOENT) as one that finds no such socket, so the first is
+/// believed only once it has found one.
+fn choose(
+    looked_up: Result<u32, Unknown>,
+    has_lookup: &AtomicBool,
+    table: impl FnOnce() -> Result<u32, Unknown>,
+) -> Result<u32, Unknown> {
+    match looked_up {
+        Err(Unknown::Io(_)) => table(),
+        Err(Unknown::Nobody) if !has_lookup.load(Relaxed) => table(),
+        Ok(uid) => {
+            has_lookup.store(true, Relaxed);
+            Ok(uid)
+        }
+        unknown => unknown,
     }
 }
 
@@ -193,6 +212,19 @@ mod tests {
             matches!(uid(peer, here), Err(Unknown::Nobody))
         });
         assert!(gone);
+    }
+
+    #[test]
+    fn a_kernel_without_the_look_up_is_asked_otherwise() {
+        let has_lookup = AtomicBool::new(false);
+        let none = || Err(Unknown::Nobody);
+        assert_eq!(choose(none(), &has_lookup, || Ok(7)).unwrap(), 7);
+        let failed = || Err(io::Error::from_raw_os_error(libc::EPERM).into());
+        assert_eq!(choose(failed(), &has_lookup, || Ok(7)).unwrap(), 7);
+        let never = || panic!("the table is long");
+        assert_eq!(choose(Ok(8), &has_lookup, never).unwrap(), 8);
+        let nobody = choose(none(), &has_lookup, never);
+        assert!(matches!(nobody, Err(Unknown::Nobody)));
     }
 
     #[test]
