@@ -395,4 +395,63 @@ test_expect_success 'output can be labelled' '
 	grep "^1: err" err
 '
 
+test_expect_success 'each line has a label, also one that does not end and one that never does' '
+	serve -n 2 -l printf "%s\n%s" out rest >out &&
+	sort out >sorted &&
+	printf "%s\n" "0: out" "0: rest" "1: out" "1: rest" >want &&
+	test_cmp want sorted &&
+	serve -n 1 -l sh -c "head -c 10000000 /dev/zero | tr \"\\0\" x" >out &&
+	test "$(tr -cd x <out | wc -c)" = 10000000 &&
+	! grep -v "^0: x" out &&
+	test "$(head -n 1 out | wc -c)" -le 100000
+'
+
+test_expect_success 'a program that leaves others behind ends with them' '
+	cat >leaves <<-\EOT &&
+	#!/bin/sh
+	sleep 600 &
+	echo $! >left.pid
+	EOT
+	chmod +x leaves &&
+	serve -n 1 -l ./leaves &&
+	run_timeout 60 "$BCAST_SCRIPTS/gone" left.pid
+'
+
+test_expect_success 'what leads MPI libraries astray does not leak in' '
+	show="echo \${PMI_FD-none} \${PMI_SPAWNED-none} \${PMI_TOTALVIEW-none} \${PMIX_NAMESPACE-none}" &&
+	astray="env PMI_FD=9 PMI_SPAWNED=1 PMI_TOTALVIEW=1 PMIX_NAMESPACE=x" &&
+	run_timeout 60 $astray "$PORT" serve -n 1 sh -c "$show" >out &&
+	echo none none none none >want &&
+	test_cmp want out &&
+	serve -n 1 $astray "$PORT" exec sh -c "$show" >out &&
+	sed "s/^[0-9]*/FD/" out >shown &&
+	echo FD none none none >want &&
+	test_cmp want shown
+'
+
+test_expect_success 'a script is told of no rank that serve itself may be' '
+	cat >fan-out <<-\EOT &&
+	#!/bin/sh
+	echo ${PMI_ID-none} ${PMI_RANK-none}
+	PMI_RANK=1 flux-pmi-port exec sh -c "echo \$PMI_RANK of \$PMI_SIZE"
+	EOT
+	PATH=$FLUX_BCAST_BUILD:$PATH PMI_ID=0 PMI_RANK=0 serve --script -H "127.0.0.[2-3]" \
+		-r ./fan-out x >out &&
+	printf "%s\n" "none none" "1 of 2" >want &&
+	test_cmp want out
+'
+
+test_expect_success 'a script that takes no notice of its input is ended after an abort' '
+	cat >fan-out <<-\EOT &&
+	#!/bin/sh
+	flux-pmi-port exec --rank 0 -- python3 -c "
+	import os
+	os.write(int(os.environ[\"PMI_FD\"]), b\"cmd=abort exitcode=42\n\")"
+	exec sleep 600
+	EOT
+	test_expect_code 42 run_timeout 60 env PATH="$FLUX_BCAST_BUILD:$PATH" "$PORT" serve --script \
+		-H 127.0.0.2 -r ./fan-out x 2>err &&
+	grep "rank 0 called PMI abort" err
+'
+
 test_done

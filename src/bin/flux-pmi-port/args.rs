@@ -73,7 +73,7 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) pmi12: bool,
 
-    /// Put the rank before each line of output
+    /// Put the rank before each line of output; lines of 64 KiB or more are cut
     #[arg(short = 'l', long)]
     pub(crate) label: bool,
 

@@ -52,6 +52,8 @@ pub(crate) fn run(args: &Exec) -> Result<(), Failed> {
         .env_remove("PMI_ID")
         .env_remove("PMI_SECRET")
         .env_remove("PMI_SPAWNED")
+        .env_remove("PMI_TOTALVIEW")
+        .env_remove("PMIX_NAMESPACE")
         .env("PMI_FD", fd.as_raw_fd().to_string())
         .env("PMI_RANK", rank.to_string())
         .env("PMI_SIZE", size.to_string())

@@ -32,8 +32,9 @@ pub(super) struct Prepared {
 pub(super) const SHELL: &str = "/bin/sh";
 
 /// Runs "$@" with empty input; ends it when our own input ends. The program
-/// gets a session of its own, so that all of its processes can be reached.
-const WRAPPER: &str = "IFS= read -r PMI_ID || exit 126; export PMI_ID; unset PMI_FD PMI_SPAWNED; \
+/// gets a session of its own, so that all of its processes can be reached: those
+/// that it leaves behind end after it, however it ended.
+const WRAPPER: &str = "IFS= read -r PMI_ID || exit 126; export PMI_ID; unset PMI_FD PMI_SPAWNED PMI_TOTALVIEW PMIX_NAMESPACE; \
      command -v \"$1\" >/dev/null 2>&1 || { \
      echo \"flux-pmi-port: ERROR: rank $PMI_RANK: $1: command not found\" >&2; exit 127; }; \
      exec 3<&0 </dev/null; \
@@ -41,7 +42,8 @@ const WRAPPER: &str = "IFS= read -r PMI_ID || exit 126; export PMI_ID; unset PMI
      p=$!; \
      end() { kill -s $1 -- -$p; kill -s $1 $p; }; \
      { cat <&3; end TERM; sleep 5; end KILL; } >/dev/null 2>&1 & w=$!; \
-     exec 3<&-; wait $p; r=$?; kill $w 2>/dev/null; exit $r";
+     exec 3<&-; wait $p; r=$?; kill $w 2>/dev/null; \
+     { kill -s TERM -- -$p && sleep 5 && kill -s KILL -- -$p; } >/dev/null 2>&1 & exit $r";
 
 impl Launch {
     /// Starts one rank, on `host` or here.
@@ -84,6 +86,8 @@ impl Launch {
         let mut command = Command::new(program);
         command.args(rest).args(&args.words).envs(self.variables());
         command.env("PMI_SECRET", &self.secret);
+        // If serve is a rank itself, the ranks of the script are others.
+        command.env_remove("PMI_ID").env_remove("PMI_RANK");
         command.stdin(Stdio::piped());
         Ok(Prepared {
             command,
@@ -208,6 +212,33 @@ mod tests {
         output.read_to_string(&mut rest).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
         assert_eq!(rest, "ended\n");
+    }
+
+    /// What comes out of the wrapper until nobody has its output any more.
+    fn all_output(child: std::process::Child) -> String {
+        String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
+    }
+
+    #[test]
+    fn what_takes_no_notice_of_the_first_signal_gets_the_second() {
+        let text = "sh -c 'trap \"\" TERM; echo up; sleep 60; echo survived' & wait";
+        let (mut child, input) = wrapped(text);
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut up = String::new();
+        output.read_line(&mut up).unwrap();
+        assert_eq!(up, "up\n");
+        drop(input);
+        let mut rest = String::new();
+        output.read_to_string(&mut rest).unwrap();
+        child.wait().unwrap();
+        assert_eq!(rest, "");
+    }
+
+    #[test]
+    fn what_a_program_leaves_behind_ends_too() {
+        let (child, input) = wrapped("sh -c 'sleep 60; echo survived' & echo done");
+        assert_eq!(all_output(child), "done\n");
+        drop(input);
     }
 
     #[test]

@@ -8,10 +8,12 @@ use std::io::PipeReader;
 use std::io::PipeWriter;
 use std::io::Read;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ChildStdin;
 use std::process::ExitStatus;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use std::time::Instant;
@@ -35,6 +37,11 @@ use flux_bcast::sockets::admission::Refusal;
 use rustix::event::PollFd;
 use rustix::event::PollFlags;
 use rustix::event::Timespec;
+use rustix::process::Pid;
+use rustix::process::PidfdFlags;
+use rustix::process::Signal;
+use rustix::process::pidfd_open;
+use rustix::process::pidfd_send_signal;
 
 use super::launch::Prepared;
 use crate::Failed;
@@ -47,6 +54,13 @@ const GRACE: Duration = Duration::from_secs(3);
 /// How long no client is accepted when descriptors have run out.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// When commands are ended that take no notice of the end of their input, by the
+/// first signal and then by the second. What runs on a host is given less.
+const STUBBORN: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(15)];
+
+/// The longest line that is kept together, in bytes.
+const LINE: u64 = 64 * 1024;
+
 /// What is due at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
@@ -55,6 +69,8 @@ enum Due {
     Accept,
     /// Commands that still run are ended.
     End,
+    Terminate,
+    Kill,
 }
 
 /// A command has ended.
@@ -65,6 +81,8 @@ struct Running {
     rank: Option<u32>,
     /// Closing it ends the command.
     input: Option<ChildStdin>,
+    /// What signals are sent to; a number could be another process's by then.
+    process: Option<OwnedFd>,
     done: bool,
 }
 
@@ -76,7 +94,7 @@ pub(super) struct Server<'a> {
     children: Vec<Running>,
     ended: (Sender<Ended>, Receiver<Ended>),
     /// A byte wakes the loop: a command has ended.
-    wake: (PipeReader, PipeWriter),
+    wake: (PipeReader, Arc<PipeWriter>),
     copiers: Vec<JoinHandle<()>>,
     due: BTreeSet<(Instant, Due)>,
     accepting: bool,
@@ -93,7 +111,7 @@ impl<'a> Server<'a> {
         sockets: Sockets,
         admission: Admission,
     ) -> Result<Self, Failed> {
-        let wake = std::io::pipe()
+        let (reader, writer) = std::io::pipe()
             .map_err(|error| Failed::Error(format!("pipe: {}", reason(&error))))?;
         Ok(Self {
             args,
@@ -102,7 +120,7 @@ impl<'a> Server<'a> {
             admission,
             children: Vec::new(),
             ended: crossbeam_channel::unbounded(),
-            wake,
+            wake: (reader, Arc::new(writer)),
             copiers: Vec::new(),
             due: BTreeSet::new(),
             accepting: true,
@@ -149,17 +167,19 @@ impl<'a> Server<'a> {
             self.copiers.push(copy(label, err, std::io::stderr()));
         }
         let number = self.children.len();
+        let process = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         self.children.push(Running {
             rank,
             input: stdin,
+            process: process.and_then(|process| pidfd_open(process, PidfdFlags::empty()).ok()),
             done: false,
         });
         let sender = self.ended.0.clone();
-        let mut wake = self.wake.1.try_clone().map_err(fail)?;
+        let wake = Arc::clone(&self.wake.1);
         std::thread::spawn(move || {
             let status = child.wait();
             let _ = sender.send((number, status));
-            let _ = wake.write_all(b"x");
+            let _ = (&*wake).write_all(b"x");
         });
         Ok(())
     }
@@ -247,6 +267,8 @@ impl<'a> Server<'a> {
                 Due::Grace => self.drive(Provider::grace_over),
                 Due::Accept => self.accepting = true,
                 Due::End => self.end(),
+                Due::Terminate => self.signal(Signal::TERM),
+                Due::Kill => self.signal(Signal::KILL),
             }
         }
     }
@@ -354,9 +376,26 @@ impl<'a> Server<'a> {
 
     /// Ends all commands; their input tells them.
     fn end(&mut self) {
+        if self.ending {
+            return;
+        }
         self.ending = true;
         for child in &mut self.children {
             child.input = None;
+        }
+        let [terminate, kill] = STUBBORN;
+        self.later(terminate, Due::Terminate);
+        self.later(kill, Due::Kill);
+    }
+
+    fn signal(&self, signal: Signal) {
+        for process in self
+            .children
+            .iter()
+            .filter_map(|child| child.process.as_ref())
+        {
+            // It may have ended just now.
+            let _ = pidfd_send_signal(process, signal);
         }
     }
 
@@ -371,6 +410,7 @@ impl<'a> Server<'a> {
             };
             child.done = true;
             child.input = None;
+            child.process = None;
             let rank = child.rank;
             let who =
                 rank.map_or_else(|| "the script".to_owned(), |rank| format!("rank {rank}"));
@@ -406,7 +446,8 @@ fn code(status: ExitStatus) -> u8 {
     u8::try_from(code).unwrap_or(255)
 }
 
-/// Copies output line by line, so that lines of ranks do not mix.
+/// Copies output line by line, so that lines of ranks do not mix; each ends, so
+/// that the next one starts with its label.
 fn copy(
     label: String,
     from: impl Read + Send + 'static,
@@ -416,7 +457,10 @@ fn copy(
         let mut from = BufReader::new(from);
         let mut line = format!("{label}: ").into_bytes();
         let start = line.len();
-        while matches!(from.read_until(b'\n', &mut line), Ok(n) if n > 0) {
+        while matches!(from.by_ref().take(LINE).read_until(b'\n', &mut line), Ok(n) if n > 0) {
+            if !line.ends_with(b"\n") {
+                line.push(b'\n');
+            }
             if to.write_all(&line).and_then(|()| to.flush()).is_err() {
                 break;
             }
