@@ -53,6 +53,7 @@ test_expect_success 'wrong words are refused in the form of all errors' '
 		serve --allow=192.0.2.1 -b 127.0.0.2 -n 1 true &&
 	port_refuses --hostlist serve --script true &&
 	port_refuses --rsh-command serve -n 1 -r ssh true &&
+	port_refuses -oProxyCommand=x serve --hostlist=a,-oProxyCommand=x true &&
 	port_refuses COMMAND serve -n 1 "" &&
 	port_refuses --handshake-timeout serve -n 1 --handshake-timeout=0 true &&
 	port_refuses --timeout check --port=127.0.0.1:1 --id=0 --timeout=0 &&
@@ -339,9 +340,13 @@ test_expect_success 'a rank that exits early while others wait ends all, with a 
 	test $PMI_RANK = 1 ||
 		exec ./pmi-talk @hello @send cmd=barrier_in @touch waits.$PMI_RANK @eof
 	until test -e waits.0 && test -e waits.2; do sleep 0.1; done
+	exit $1
 	EOT
 	chmod +x early &&
-	test_must_fail run_timeout 60 "$PORT" serve -n 3 --exit-timeout=10m ./early 2>err &&
+	test_expect_code 7 run_timeout 60 "$PORT" serve -n 3 --exit-timeout=10m ./early 7 2>err &&
+	grep "ERROR: rank 1 exited before it used PMI while 2 of 3 ranks here wait in a barrier" err &&
+	rm waits.* &&
+	test_expect_code 1 run_timeout 60 "$PORT" serve -n 3 --exit-timeout=10m ./early 0 2>err &&
 	grep "ERROR: rank 1 exited before it used PMI while 2 of 3 ranks here wait in a barrier" err
 '
 

@@ -33,8 +33,8 @@ pub(crate) enum Command {
 /// ends, however it does, so does everything it has started.
 #[derive(Debug, Parser)]
 #[command(
-    after_help = "Exit status: the largest one of the commands; that of an abort; \
-                  1 if ranks are missing; 2 for wrong usage."
+    after_help = "Exit status: the largest one of the commands and of an abort; 1 if \
+                   ranks are missing; 2 for wrong usage."
 )]
 pub(crate) struct Serve {
     /// Number of ranks (default: one per host)

@@ -38,6 +38,11 @@ pub(crate) fn run(args: Serve) -> Result<(), Failed> {
     if args.hostlist.is_some() && names.is_empty() {
         return Err(Failed::Usage("--hostlist names no host".to_owned()));
     }
+    // An rsh command would take it for an option, which may run anything here.
+    if let Some(name) = names.iter().find(|name| name.starts_with('-')) {
+        let text = format!("--hostlist: '{name}' is not the name of a host");
+        return Err(Failed::Usage(text));
+    }
     if args.rsh_command.is_some() && names.is_empty() {
         let text = "--rsh-command has no meaning without --hostlist";
         return Err(Failed::Usage(text.to_owned()));

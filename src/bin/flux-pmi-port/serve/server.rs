@@ -101,7 +101,8 @@ pub(super) struct Server<'a> {
     refusals: u32,
     ending: bool,
     worst: u8,
-    aborted: Option<u8>,
+    /// The status of an abort; 0 without one.
+    aborted: u8,
 }
 
 impl<'a> Server<'a> {
@@ -127,7 +128,7 @@ impl<'a> Server<'a> {
             refusals: 0,
             ending: false,
             worst: 0,
-            aborted: None,
+            aborted: 0,
         })
     }
 
@@ -193,7 +194,7 @@ impl<'a> Server<'a> {
         for copier in self.copiers.drain(..) {
             let _ = copier.join();
         }
-        match self.aborted.unwrap_or(self.worst) {
+        match self.aborted.max(self.worst) {
             0 => Ok(()),
             status => Err(Failed::Status(status)),
         }
@@ -358,10 +359,10 @@ impl<'a> Server<'a> {
                 Action::Grace => self.later(GRACE, Due::Grace),
                 Action::Abort { code, text, .. } => {
                     output::error(&text);
-                    self.aborted = Some(match u8::try_from(code & 0xFF) {
+                    self.aborted = match u8::try_from(code & 0xFF) {
                         Ok(0) | Err(_) => 1,
                         Ok(code) => code,
-                    });
+                    };
                     self.end();
                 }
                 Action::Log(Level::Warning, text) => output::note(&text),
