@@ -33,7 +33,8 @@ pub(super) const SHELL: &str = "/bin/sh";
 
 /// Runs "$@" with empty input; ends it when our own input ends. The program
 /// gets a session of its own, so that all of its processes can be reached: those
-/// that it leaves behind end after it, however it ended.
+/// that it leaves behind end after it, however it ended. They are given a moment for
+/// what they are still writing.
 const WRAPPER: &str = "IFS= read -r PMI_ID || exit 126; export PMI_ID; unset PMI_FD PMI_SPAWNED PMI_TOTALVIEW PMIX_NAMESPACE; \
      command -v \"$1\" >/dev/null 2>&1 || { \
      echo \"flux-pmi-port: ERROR: rank $PMI_RANK: $1: command not found\" >&2; exit 127; }; \
@@ -43,7 +44,7 @@ const WRAPPER: &str = "IFS= read -r PMI_ID || exit 126; export PMI_ID; unset PMI
      end() { kill -s $1 -- -$p; kill -s $1 $p; }; \
      { cat <&3; end TERM; sleep 5; end KILL; } >/dev/null 2>&1 & w=$!; \
      exec 3<&-; wait $p; r=$?; kill $w 2>/dev/null; \
-     { kill -s TERM -- -$p && sleep 5 && kill -s KILL -- -$p; } >/dev/null 2>&1 & exit $r";
+     { kill -s 0 -- -$p && sleep 2 && kill -s TERM -- -$p && sleep 5 && kill -s KILL -- -$p; } >/dev/null 2>&1 & exit $r";
 
 impl Launch {
     /// Starts one rank, on `host` or here.
