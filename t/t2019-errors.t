@@ -120,6 +120,18 @@ test_expect_success STRACE 'EIO: the file cannot be synchronized' '
 	rank_2_says 5 "Input/output error" --sync --dest=d/f
 '
 
+# The loader reads as well, but not so often.
+test_expect_success STRACE 'EIO: a source that cannot be read to its end' '
+	data_random 30000000 long &&
+	test_expect_code 1 run_timeout 120 strace --seccomp-bpf -f -qq -e signal=none \
+		-e trace=pread64 -e inject=pread64:error=EIO:when=200 -o calls \
+		flux bcast --jobid="$JOBID" --json --dest=d/ long >out 2>err &&
+	grep -q INJECTED calls &&
+	jq -e ".errno == 5" out &&
+	error_says "read long: Input/output error" &&
+	job_lacks "\$FLUX_JOB_TMPDIR/d/long" && has_only "$D"
+'
+
 # More messages wait for the first one to be written than there can be in the default
 # window. By TCP, to be there before that.
 test_expect_success STRACE 'a disk that is slow for a while is no error, whatever the window' '

@@ -104,6 +104,7 @@ impl Sink {
         copy::check_existing(&self.place, &name, entry.kind, &self.policy)?;
         let place = self.place.dir.as_fd();
         let target = entry.target.clone().unwrap_or_default();
+        let (mut bytes, mut digest) = (0, None);
         let body = match entry.kind {
             EntryKind::File => {
                 let (fd, temp) = self.stage.file(place, &shown)?;
@@ -126,6 +127,11 @@ impl Sink {
                 let dir = dir.try_clone_to_owned();
                 let dir = dir.map_err(|error| FileError::new(error, "link", &shown))?;
                 self.link_staged(&target, dir.as_fd(), &name, &shown)?;
+                // No data of its own comes.
+                let stat = at::lstat(dir.as_fd(), &name).on("stat", &shown)?;
+                bytes = u64::try_from(stat.st_size).unwrap_or(0);
+                let other = self.by_name.get(&target).copied();
+                digest = other.and_then(|index| self.copies.get(index)?.digest);
                 Body::File(Temp::Named(name))
             }
         };
@@ -136,8 +142,8 @@ impl Sink {
             name,
             shown,
             body,
-            bytes: 0,
-            digest: None,
+            bytes,
+            digest,
             _claim: claim,
         });
         Ok(())

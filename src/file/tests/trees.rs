@@ -366,3 +366,26 @@ fn more_directories_than_descriptors_can_be_spared_for() {
         );
     }
 }
+
+#[test]
+fn a_copy_that_is_a_link_to_another_has_its_size_and_digest() {
+    let from = tempfile::tempdir().unwrap();
+    let path = |name: &str| from.path().join(name);
+    std::fs::write(path("a"), "text").unwrap();
+    std::fs::hard_link(path("a"), path("b")).unwrap();
+    let digest = Some(*blake3::hash(b"text").as_bytes());
+    for way in WAYS {
+        let tmp = tempfile::tempdir().unwrap();
+        let both = spec(&[&path("a"), &path("b")]);
+        let policy = Policy::default();
+        let done = send(both, tmp.path(), &Dest::default(), &policy, way).unwrap();
+        for copy in &done {
+            assert_eq!(
+                (copy.bytes, copy.digest),
+                (4, digest),
+                "{way:?} {}",
+                copy.path
+            );
+        }
+    }
+}
