@@ -24,8 +24,6 @@ test_expect_success 'options without a meaning in a mode are refused by name' '
 	error_says --compress --gather &&
 	bcast_fails 2 --gather --direct f58 a d &&
 	error_says --direct --gather &&
-	bcast_fails 2 --dry-run --checksum f58 one &&
-	error_says --checksum --dry-run &&
 	bcast_fails 2 --list --stats f58 &&
 	error_says --stats --list &&
 	bcast_fails 2 --remove --progress=always f58 &&

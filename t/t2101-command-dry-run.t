@@ -96,6 +96,67 @@ test_expect_success 'directories: as it would really go' '
 	bcast_fails 1 --force "$JOBID" dir plain && error_says "in the way"
 '
 
+test_expect_success '--checksum: who has the file already, and who would get it' '
+	job_exec_all "mkdir \"\$FLUX_JOB_TMPDIR/sums\"" &&
+	bcast --ranks=1,3 "$JOBID" file sums/ &&
+	job_exec_all "$everything" >before &&
+	bcast --dry-run --checksum "$JOBID" file sums/ >out &&
+	for r in 1 3; do
+		grep -E "^$r [^ ]+ unchanged [0-9.]+[A-Za-z]+-free $(job_tmpdir $r)/sums/file$" out ||
+			return 1
+	done &&
+	grep "^0 .* new " out && grep "^2 .* new " out && test "$(wc -l <out)" = 4 &&
+	bcast --dry-run --checksum --json "$JOBID" file sums/ >out &&
+	jq -e "[.ranks[] | .unchanged] == [false, true, false, true]" out &&
+	jq -e ".errno == 0 and .bytes == 100000 and all(.ranks[]; .errno == 0)" out &&
+	bcast --dry-run --force --json "$JOBID" file sums/ >out &&
+	jq -e "all(.ranks[]; .unchanged == false)" out &&
+	job_exec_all "$everything" >after &&
+	test_cmp before after
+'
+
+test_expect_success '--checksum: the same ranks fail as would really' '
+	job_exec 2 "head -c 100000 /dev/zero >\"\$FLUX_JOB_TMPDIR/sums/file\"" &&
+	test_expect_code 1 bcast --dry-run --checksum "$JOBID" file sums/ >out 2>err &&
+	grep "^flux-bcast: ERROR: rank 2 (.*File exists" err &&
+	test "$(grep -c ERROR err)" = 1 &&
+	grep "^0 .* new " out && grep "^1 .* unchanged " out &&
+	grep "^2 .* refused " out && grep "^3 .* unchanged " out &&
+	bcast_fails 1 --checksum "$JOBID" file sums/ && error_says "rank 2 (" "File exists" &&
+	bcast --dry-run --checksum --force "$JOBID" file sums/ >out &&
+	grep "^2 .* replace " out && test "$(grep -c " unchanged " out)" = 2 &&
+	bcast --checksum --force "$JOBID" file sums/ &&
+	bcast --dry-run --checksum "$JOBID" file sums/ >out &&
+	test "$(grep -c " unchanged " out)" = 4 &&
+	bcast --dry-run --checksum --json "$JOBID" file sums/ >out &&
+	jq -e ".bytes == 0 and all(.ranks[]; .unchanged)" out
+'
+
+test_expect_success '--checksum: of several files all must be there' '
+	data_random 1000 other &&
+	bcast --ranks=0 "$JOBID" other sums/ &&
+	bcast --dry-run --checksum --force "$JOBID" file other sums/ >out &&
+	test "$(grep -c "^0 .* unchanged " out)" = 2 &&
+	test "$(grep -c "^[123] .* replace .*/file$" out)" = 3 &&
+	test "$(grep -c "^[123] .* new .*/other$" out)" = 3
+'
+
+test_expect_success '--checksum: a directory is not compared, which is said' '
+	bcast --dry-run --checksum --force "$JOBID" dir >out 2>err &&
+	grep "^flux-bcast: dir is a directory, which is not compared" err &&
+	test "$(wc -l <err)" = 1 &&
+	test "$(grep -c "^[0-3] .* replace " out)" = 4 &&
+	bcast_fails 2 --dry-run --checksum "$JOBID" - name <file &&
+	error_says --checksum "standard input"
+'
+
+test_expect_success '--checksum: a source that is missing, and a rank that is' '
+	bcast_fails 1 --dry-run --checksum "$JOBID" nosuchfile &&
+	error_says nosuchfile &&
+	bcast_fails 1 --dry-run --checksum --ranks=7 "$JOBID" file &&
+	error_says 7
+'
+
 test_expect_success 'a tag that is none' '
 	bcast_fails 1 --dry-run "$JOBID" file "$PWD/{{nonsense}}" &&
 	error_says "{{nonsense}}" "does not know" &&

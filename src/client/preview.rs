@@ -1,7 +1,10 @@
 //! What a transfer would find: the sources are looked at and every rank is asked,
-//! but nothing is sent.
+//! but nothing is sent. If the transfer would leave out ranks that have the files
+//! already, each is asked for their digests as well, after all else is known.
 
+use std::cell::Cell;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 use std::rc::Weak;
@@ -10,12 +13,16 @@ use std::sync::mpsc;
 use super::Running;
 use super::Send;
 use super::Terms;
+use super::finder::Found;
+use super::finder::Search;
 use super::load::Load;
 use super::query::Answers;
 use super::query::Query;
 use super::query::QueryEvent;
 use super::query::Question;
+use super::skip;
 use super::terms::failure;
+use crate::bcast::message::Plan;
 use crate::bcast::name::RawName;
 use crate::bcast::report::Failure;
 use crate::bcast::spec::Dest;
@@ -27,6 +34,8 @@ use crate::flux::error::Result;
 use crate::flux::handle::Handle;
 use crate::flux::wakeup::WakeReceiver;
 use crate::transfer::ask;
+use crate::transfer::ask::Had;
+use crate::transfer::ask::Known;
 use crate::transfer::worker;
 
 /// What the caller hears.
@@ -47,11 +56,18 @@ pub struct Preview {
     pub answers: Answers<Inspection>,
     /// Bytes of data for each rank, as far as known.
     pub bytes: u64,
+    /// The ranks that have the files already and would get nothing, and where
+    /// they have them; empty unless that was to be found out.
+    pub unchanged: BTreeMap<u32, Vec<RawName>>,
 }
 
 impl Preview {
     /// Why the transfer would fail on a rank, by what it has answered.
     pub fn objection(&self, rank: u32) -> Option<Failure> {
+        // Nothing is done there that could fail.
+        if self.unchanged.contains_key(&rank) {
+            return None;
+        }
         match self.answers.ranks.get(&rank)? {
             Ok(found) => {
                 let (errno, text) = ask::objection(found, self.bytes)?;
@@ -73,8 +89,14 @@ struct Inner {
     policy: Policy,
     listener: Rc<dyn Fn(PreviewEvent)>,
     looking: Option<WakeReceiver>,
+    /// What was seen; until the ranks are asked.
+    seen: Option<Seen>,
+    search: Option<Search>,
     asking: Option<Query<Inspection>>,
+    comparing: Option<Query<Had>>,
     bytes: u64,
+    /// The job or the time is over.
+    over: bool,
     ended: bool,
     me: Weak<RefCell<Inner>>,
 }
@@ -86,6 +108,8 @@ struct Seen {
     dest: Dest,
     bytes: u64,
     notes: Vec<String>,
+    /// What the ranks are to compare, if they are.
+    files: Option<Vec<Known>>,
 }
 
 impl Previewing {
@@ -104,7 +128,7 @@ impl Previewing {
             source: send.source,
             dest: send.dest,
             libs: send.libs,
-            checksum: false,
+            checksum: send.checksum,
         };
         let inner = Rc::new_cyclic(|me| {
             RefCell::new(Inner {
@@ -113,8 +137,12 @@ impl Previewing {
                 policy: send.policy,
                 listener: Rc::new(listener),
                 looking: None,
+                seen: None,
+                search: None,
                 asking: None,
+                comparing: None,
                 bytes: 0,
+                over: false,
                 ended: false,
                 me: Weak::clone(me),
             })
@@ -147,11 +175,16 @@ fn look(load: Load) -> std::result::Result<Seen, FileError> {
     let (tell, told) = mpsc::channel();
     let mut dest = load.dest.clone();
     let source = Source::open(load.run(&tell)?)?;
-    let mut notes = Vec::new();
+    let (mut notes, mut again) = (Vec::new(), None);
     if let Ok(loaded) = told.try_recv() {
         dest = loaded.dest;
         notes = loaded.added.notes;
+        again = loaded.again;
     }
+    let files = match again {
+        Some(inputs) => skip::digests(inputs)?,
+        None => None,
+    };
     let names: Vec<RawName> = source.names().cloned().collect();
     dest.directory = dest.directory || names.len() > 1;
     Ok(Seen {
@@ -160,7 +193,15 @@ fn look(load: Load) -> std::result::Result<Seen, FileError> {
         dest,
         bytes: source.totals().allocated,
         notes,
+        files,
     })
+}
+
+/// What is known of a comparison that has not begun: what would become of a rank
+/// that may have the files cannot be told.
+fn failures_of(mut answers: Answers<Inspection>) -> Answers<Inspection> {
+    answers.ranks.retain(|_, answer| answer.is_err());
+    answers
 }
 
 impl Inner {
@@ -170,59 +211,150 @@ impl Inner {
     }
 
     fn seen(this: &Rc<RefCell<Self>>, seen: std::result::Result<Seen, FileError>) {
-        let seen = match seen {
+        let mut seen = match seen {
             Ok(seen) => seen,
             Err(error) => {
                 let why = Failure::client(error.errno().raw(), error.to_string());
                 return Self::nothing(this, why);
             }
         };
-        if !seen.notes.is_empty() {
-            Self::tell(this, PreviewEvent::Notes(seen.notes));
+        let notes = std::mem::take(&mut seen.notes);
+        if !notes.is_empty() {
+            Self::tell(this, PreviewEvent::Notes(notes));
         }
-        let asking = {
+        let search = {
             let mut inner = this.borrow_mut();
             // The listener may have called it off.
             if inner.ended {
                 return;
             }
             inner.bytes = seen.bytes;
-            inner.ask(seen.dest, seen.names, seen.dirs)
+            inner.seen = Some(seen);
+            inner.search()
         };
-        match asking {
-            Ok(asking) => this.borrow_mut().asking = Some(asking),
+        match search {
+            Ok(search) => this.borrow_mut().search = Some(search),
             Err(error) => Self::nothing(this, failure(&error)),
         }
     }
 
-    fn ask(
-        &self,
-        dest: Dest,
-        names: Vec<RawName>,
-        dirs: Vec<RawName>,
-    ) -> Result<Query<Inspection>> {
-        let question = Question::inspect(dest, self.policy.clone(), names, dirs)?;
+    /// Looks for the job.
+    fn search(&self) -> Result<Search> {
         let me = Weak::clone(&self.me);
-        Query::start(self.handle, &self.terms, question, move |event| {
+        let found = move |found| {
             let Some(this) = me.upgrade() else { return };
-            match event {
-                QueryEvent::Waiting => Self::tell(&this, PreviewEvent::Waiting),
-                QueryEvent::Answered(answers) => Self::end(&this, answers),
+            match found {
+                Found::Waiting => Self::tell(&this, PreviewEvent::Waiting),
+                Found::Ready { plan, service } => Self::found(&this, plan, service),
+                Found::Over(why) => Self::broken_off(&this, why, Running::call_off),
             }
-        })
+        };
+        let me = Weak::clone(&self.me);
+        let expired = move |why| {
+            if let Some(this) = me.upgrade() {
+                Self::broken_off(&this, why, Query::expire);
+            }
+        };
+        let plan = self.terms.plan.clone();
+        Search::start(self.handle, &self.terms, plan, found, expired)
+    }
+
+    /// Asks all ranks of the plan what they would find.
+    fn found(this: &Rc<RefCell<Self>>, plan: Plan, service: String) {
+        let Some(seen) = this.borrow_mut().seen.take() else {
+            return;
+        };
+        let (handle, policy, patience) = {
+            let inner = this.borrow();
+            (inner.handle, inner.policy.clone(), inner.terms.stall())
+        };
+        let dest = seen.dest.clone();
+        let question = match Question::inspect(dest, policy, seen.names, seen.dirs) {
+            Ok(question) => question,
+            Err(error) => return Self::nothing(this, failure(&error)),
+        };
+        let me = Rc::downgrade(this);
+        let about = Cell::new(Some((plan.clone(), service.clone(), seen.dest, seen.files)));
+        let query = Query::of_plan(handle, &plan, service, question, patience, move |event| {
+            let (Some(this), QueryEvent::Answered(answers)) = (me.upgrade(), event) else {
+                return;
+            };
+            let Some((plan, service, dest, Some(files))) = about.take() else {
+                return Self::end(&this, answers, BTreeMap::new());
+            };
+            if this.borrow().over {
+                return Self::end(&this, failures_of(answers), BTreeMap::new());
+            }
+            Self::compare(&this, &plan, service, dest, files, answers);
+        });
+        this.borrow_mut().asking = Some(query);
+    }
+
+    /// Asks them whether they have the files.
+    fn compare(
+        this: &Rc<RefCell<Self>>,
+        plan: &Plan,
+        service: String,
+        dest: Dest,
+        files: Vec<Known>,
+        answers: Answers<Inspection>,
+    ) {
+        let (handle, patience) = {
+            let inner = this.borrow();
+            (inner.handle, skip::patience(inner.terms.stall(), &files))
+        };
+        let question = match Question::has(dest, files) {
+            Ok(question) => question,
+            Err(error) => return Self::nothing(this, failure(&error)),
+        };
+        let me = Rc::downgrade(this);
+        let answers = Cell::new(Some(answers));
+        let query = Query::of_plan(handle, plan, service, question, patience, move |event| {
+            let (Some(this), QueryEvent::Answered(had)) = (me.upgrade(), event) else {
+                return;
+            };
+            match (had.why, answers.take()) {
+                (None, Some(answers)) => Self::end(&this, answers, skip::having(had.ranks)),
+                (Some(why), _) => Self::nothing(&this, why),
+                (None, None) => {}
+            }
+        });
+        this.borrow_mut().comparing = Some(query);
+    }
+
+    /// The job or the time is over: `how` ends the question that all else
+    /// follows from, if it is that far and no further.
+    fn broken_off(
+        this: &Rc<RefCell<Self>>,
+        why: Failure,
+        how: fn(&Query<Inspection>, Failure),
+    ) {
+        let (asking, comparing) = {
+            let mut inner = this.borrow_mut();
+            inner.over = true;
+            (inner.asking.take(), inner.comparing.is_some())
+        };
+        match asking {
+            Some(asking) if !comparing => how(&asking, why),
+            _ => Self::nothing(this, why),
+        }
     }
 
     /// The end before anybody was asked, or was heard to the end.
     fn nothing(this: &Rc<RefCell<Self>>, why: Failure) {
         let answers = Answers {
-            ranks: std::collections::BTreeMap::new(),
+            ranks: BTreeMap::new(),
             why: Some(why),
             hosts: Vec::new(),
         };
-        Self::end(this, answers);
+        Self::end(this, answers, BTreeMap::new());
     }
 
-    fn end(this: &Rc<RefCell<Self>>, answers: Answers<Inspection>) {
+    fn end(
+        this: &Rc<RefCell<Self>>,
+        answers: Answers<Inspection>,
+        unchanged: BTreeMap<u32, Vec<RawName>>,
+    ) {
         let bytes = {
             let mut inner = this.borrow_mut();
             if std::mem::replace(&mut inner.ended, true) {
@@ -230,7 +362,14 @@ impl Inner {
             }
             inner.bytes
         };
-        Self::tell(this, PreviewEvent::Ended(Preview { answers, bytes }));
+        Self::tell(
+            this,
+            PreviewEvent::Ended(Preview {
+                answers,
+                bytes,
+                unchanged,
+            }),
+        );
     }
 }
 
@@ -254,16 +393,21 @@ mod tests {
             free: 1,
             copies: vec![],
         };
-        let preview = Preview {
+        let mut preview = Preview {
             answers: Answers {
                 ranks: [(1, Ok(full)), (2, Err(silent.clone()))].into(),
                 why: None,
                 hosts: vec![],
             },
             bytes: 2,
+            unchanged: BTreeMap::new(),
         };
         assert_eq!(preview.objection(0), None);
         assert_eq!(preview.objection(1).unwrap().errno, libc::ENOSPC);
         assert_eq!(preview.objection(2), Some(silent));
+        // What is left out does not fail.
+        preview.unchanged = [(1, vec!["/d/f".into()])].into();
+        assert_eq!(preview.objection(1), None);
+        assert!(preview.objection(2).is_some());
     }
 }

@@ -214,6 +214,11 @@ impl<T: DeserializeOwned + 'static> Query<T> {
         Inner::ask_all(&inner, plan, service);
         Self { inner }
     }
+
+    /// The time is over: ranks that have not answered have failed.
+    pub(super) fn expire(&self, why: Failure) {
+        Inner::expired(&self.inner, why);
+    }
 }
 
 /// [`QueryEvent::Answered`] comes at once when it is given up.

@@ -5,6 +5,7 @@
 //! sent to everybody, and so are the files that come with it.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
@@ -49,7 +50,7 @@ pub(super) struct Skip {
     pub(super) files: Option<Vec<Known>>,
     asking: Option<Query<Had>>,
     /// Ranks that have the files, and where; once they were asked.
-    had: Option<Vec<(u32, Vec<RawName>)>>,
+    had: Option<BTreeMap<u32, Vec<RawName>>>,
 }
 
 impl Skip {
@@ -77,10 +78,10 @@ impl Skip {
     }
 }
 
-type Digests = std::result::Result<Option<Vec<Known>>, FileError>;
+pub(super) type Digests = std::result::Result<Option<Vec<Known>>, FileError>;
 
 /// Reads the sources; none if one of them is no regular file.
-fn digests(inputs: Vec<file::Input>) -> Digests {
+pub(super) fn digests(inputs: Vec<file::Input>) -> Digests {
     let mut source = Source::open(SourceSpec {
         inputs,
         recursive: true,
@@ -101,6 +102,21 @@ fn digests(inputs: Vec<file::Input>) -> Digests {
         }
     }
     Ok(Some(files))
+}
+
+/// How long a rank may take to say whether it has the files.
+pub(super) fn patience(stall: Duration, files: &[Known]) -> Duration {
+    let bytes: u64 = files.iter().map(|file| file.size).sum();
+    stall + Duration::from_secs(bytes / SLOW)
+}
+
+/// The ranks that have the files, and where. Whoever cannot say gets them.
+pub(super) fn having(
+    answers: BTreeMap<u32, std::result::Result<Had, Failure>>,
+) -> BTreeMap<u32, Vec<RawName>> {
+    let had = answers.into_iter();
+    had.filter_map(|(rank, answer)| Some((rank, answer.ok()?.paths?)))
+        .collect()
 }
 
 impl Inner {
@@ -135,18 +151,19 @@ impl Inner {
     /// The ranks are known: ask them, unless that was done. True if the plan is
     /// to be carried out as it is.
     pub(super) fn asked(this: &Rc<RefCell<Self>>, plan: &Plan, service: &str) -> bool {
-        let question = {
+        let (question, patience) = {
             let inner = this.borrow();
             let files = match (&inner.skip.files, &inner.skip.had, &inner.send) {
                 (Some(files), None, Some(_)) => files.clone(),
                 _ => return true,
             };
-            let mut dest = match &inner.send {
-                Some(send) => send.dest.clone(),
+            let (mut dest, stall) = match &inner.send {
+                Some(send) => (send.dest.clone(), send.terms.stall()),
                 None => return true,
             };
             dest.directory = dest.directory || files.len() > 1;
-            Question::has(dest, files)
+            let patience = patience(stall, &files);
+            (Question::has(dest, files), patience)
         };
         let question = match question {
             Ok(question) => question,
@@ -155,25 +172,13 @@ impl Inner {
                 return false;
             }
         };
-        let (handle, patience) = {
-            let inner = this.borrow();
-            let stall = inner
-                .send
-                .as_ref()
-                .map_or(30., |send| send.terms.tuning.stall);
-            let reading = Duration::from_secs(inner.totals.bytes / SLOW);
-            (inner.handle, Duration::from_secs_f64(stall) + reading)
-        };
+        let handle = this.borrow().handle;
         let (weak, whole) = (Rc::downgrade(this), plan.clone());
         let query = Query::of_plan(handle, plan, service.to_owned(), question, patience, {
             move |event| {
                 let Some(this) = weak.upgrade() else { return };
                 if let QueryEvent::Answered(answers) = event {
-                    let had = answers.ranks.into_iter().filter_map(|(rank, answer)| {
-                        // Whoever cannot say gets the files.
-                        Some((rank, answer.ok()?.paths?))
-                    });
-                    this.borrow_mut().skip.had = Some(had.collect());
+                    this.borrow_mut().skip.had = Some(having(answers.ranks));
                     Self::ask_for_the_rest(&this, &whole);
                 }
             }

@@ -1,13 +1,12 @@
 //! `--dry-run`: what sending would find on each rank.
 
+use flux_bcast::bcast::name::RawName;
 use flux_bcast::bcast::report::Outcome;
 use flux_bcast::bcast::report::RankResult;
 use flux_bcast::bcast::spec::Existing;
 use flux_bcast::client::preview::Preview;
 use flux_bcast::client::preview::Previewing;
-use flux_bcast::client::query::Answers;
 use flux_bcast::file::Found;
-use flux_bcast::file::Inspection;
 use flux_bcast::units::show_size;
 use serde_json::json;
 
@@ -28,9 +27,9 @@ pub(crate) fn run(args: &Args, words: &Words) -> Result<(), Failed> {
     })?;
     let (answers, verdicts) = (&preview.answers, verdicts(&preview));
     if args.json {
-        print_json(answers, &verdicts, preview.bytes);
+        print_json(&preview, &verdicts);
     } else {
-        print(answers, existing);
+        print(&preview, existing);
     }
     let mut lines = output::folded(&verdicts, &answers.hosts);
     if let Some(why) = &answers.why {
@@ -68,26 +67,44 @@ fn fate(found: &Found, existing: Existing) -> &'static str {
     }
 }
 
-fn print(answers: &Answers<Inspection>, existing: Existing) {
+fn print(preview: &Preview, existing: Existing) {
+    let answers = &preview.answers;
     for (rank, answer) in &answers.ranks {
         let host = output::host(&answers.hosts, *rank);
-        let Ok(found) = answer else {
-            // Why is among the errors.
-            output::line(&format!("{rank} {host} refused - -"));
-            continue;
+        let free = answer.as_ref().ok().map_or_else(
+            || "-".into(),
+            |found| format!("{}-free", show_size(found.free).replace(' ', "")),
+        );
+        let line = |fate: &str, path: &RawName| {
+            output::line(&format!("{rank} {host} {fate} {free} {path}"));
         };
-        for copy in &found.copies {
-            output::line(&format!(
-                "{rank} {host} {} {}-free {}",
-                fate(copy, existing),
-                show_size(found.free).replace(' ', ""),
-                copy.path
-            ));
+        match (preview.unchanged.get(rank), answer) {
+            (Some(paths), _) => paths.iter().for_each(|path| line("unchanged", path)),
+            (None, Ok(found)) => {
+                for copy in &found.copies {
+                    line(fate(copy, existing), &copy.path);
+                }
+            }
+            // Why is among the errors.
+            (None, Err(_)) => line("refused", &RawName::from("-")),
         }
     }
 }
 
-fn print_json(answers: &Answers<Inspection>, verdicts: &[RankResult], bytes: u64) {
+/// Bytes for each rank that gets the files.
+fn bytes(preview: &Preview) -> u64 {
+    let ranks = &preview.answers.ranks;
+    let all = ranks
+        .keys()
+        .all(|rank| preview.unchanged.contains_key(rank));
+    match all && !ranks.is_empty() {
+        true => 0,
+        false => preview.bytes,
+    }
+}
+
+fn print_json(preview: &Preview, verdicts: &[RankResult]) {
+    let answers = &preview.answers;
     let ranks: Vec<_> = verdicts
         .iter()
         .map(|verdict| {
@@ -99,6 +116,7 @@ fn print_json(answers: &Answers<Inspection>, verdicts: &[RankResult], bytes: u64
                 "host": answers.hosts.get(verdict.rank as usize),
                 "errno": failure.map_or(0, |failure| failure.errno),
                 "error": failure.map(|failure| &failure.text),
+                "unchanged": preview.unchanged.contains_key(&verdict.rank),
                 "directory": found.map(|found| &found.directory),
                 "mkdir": found.map(|found| found.make),
                 "free": found.map(|found| found.free),
@@ -116,7 +134,7 @@ fn print_json(answers: &Answers<Inspection>, verdicts: &[RankResult], bytes: u64
     output::line(
         &json!({
             "dry-run": true,
-            "bytes": bytes,
+            "bytes": bytes(preview),
             "errno": why.map_or(0, |why| why.errno),
             "error": why.map(|why| &why.text),
             "ranks": ranks,
@@ -128,7 +146,36 @@ fn print_json(answers: &Answers<Inspection>, verdicts: &[RankResult], bytes: u64
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flux_bcast::bcast::report::Failure;
+    use flux_bcast::client::query::Answers;
     use flux_bcast::errno::Errno;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn ranks_that_get_nothing_need_no_bytes() {
+        let silent = |rank| (rank, Err(Failure::on(rank, libc::ETIMEDOUT, "silent")));
+        let mut preview = Preview {
+            answers: Answers {
+                ranks: [silent(1), silent(2)].into(),
+                why: None,
+                hosts: vec![],
+            },
+            bytes: 7,
+            unchanged: BTreeMap::new(),
+        };
+        assert_eq!(bytes(&preview), 7);
+        preview.unchanged = [(2, vec!["/f".into()])].into();
+        assert_eq!(bytes(&preview), 7);
+        let states: Vec<bool> = verdicts(&preview)
+            .iter()
+            .map(|verdict| verdict.failure().is_some())
+            .collect();
+        assert_eq!(states, [true, false]);
+        preview.unchanged.insert(1, vec!["/f".into()]);
+        assert_eq!(bytes(&preview), 0);
+        preview.answers.ranks.clear();
+        assert_eq!(bytes(&preview), 7);
+    }
 
     #[test]
     fn fates() {

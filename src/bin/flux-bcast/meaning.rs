@@ -44,9 +44,7 @@ const OPTIONS: [Row; 35] = [
     ("--force", |args| args.force, FILES),
     ("--append", |args| args.append, COPIES),
     ("--truncate", |args| args.truncate, COPIES),
-    // A dry run compares nothing, and what it would say of a rank that has the
-    // files already would be wrong.
-    ("--checksum", |args| args.checksum, SEND),
+    ("--checksum", |args| args.checksum, LOCAL),
     ("--preserve", |args| args.preserve, FILES),
     ("--mode", |args| args.mode.is_some(), FILES),
     ("--sync", |args| args.sync, FILES),
@@ -132,7 +130,8 @@ mod tests {
             ("--exclude-libs=/x f1 a", Some("--exclude-libs")),
             ("--send-libs --exclude-libs=/x f1 a", None),
             ("--dry-run -f --sync -C --direct --window=1m f1 a", None),
-            ("--dry-run --checksum f1 a", Some("--checksum")),
+            ("--dry-run --checksum f1 a", None),
+            ("--from 3 --checksum f1 a", Some("--checksum")),
             ("--dry-run --stats f1 a", Some("--stats")),
             ("--dry-run --progress=always f1 a", Some("--progress")),
             ("--dry-run --progress=never f1 a", None),
