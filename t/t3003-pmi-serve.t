@@ -98,12 +98,68 @@ test_expect_success 'what cannot be reached or run is named, with the reason alo
 	grep "ERROR: rank 0: no-program: command not found$" err &&
 	test_expect_code 127 "$PORT" serve -H 127.0.0.2 -r ./fake-rsh no-program 2>err &&
 	grep "ERROR: rank 0: no-program: command not found$" err &&
+	: >closed && chmod 644 closed &&
+	test_expect_code 126 "$PORT" serve -n 1 ./closed 2>err &&
+	grep "ERROR: rank 0: ./closed: Permission denied$" err &&
+	test_expect_code 126 "$PORT" serve -H 127.0.0.2 -r ./fake-rsh "$PWD" 2>err &&
+	grep "ERROR: rank 0: $PWD: Is a directory$" err &&
+	echo "#!/no/such/interpreter" >lost && chmod 755 lost &&
+	test_expect_code 127 "$PORT" serve -n 1 ./lost 2>err &&
+	grep "^flux-pmi-port: ERROR: rank 0: .*lost" err && ! grep setsid err &&
 	test_expect_code 127 "$PORT" serve -n 1 "$PORT" exec no-program 2>err &&
 	grep "ERROR: no-program: No such file or directory$" err &&
 	test_expect_code 126 "$PORT" serve -n 1 "$PORT" exec /etc/passwd 2>err &&
 	grep "ERROR: /etc/passwd: Permission denied$" err &&
 	test_expect_code 1 env PMI_ID=0 PMI_PORT=127.0.0.1:1 "$PORT" exec true 2>err &&
 	grep "Connection refused$" err
+'
+
+cat >asked <<-\EOT
+	# asked COUNT PROGRAM...: runs PROGRAM beside a name server that answers, of any
+	# name, that there is no such host; but not before it was asked for COUNT of them.
+	import socket, subprocess, sys, threading
+	server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+	server.bind(("127.0.0.1", 53))
+	def serve(count):
+	    names, waiting = set(), []
+	    while True:
+	        query, client = server.recvfrom(512)
+	        end = query.index(0, 12) + 1
+	        if len(names) < count:
+	            names.add(query[12:end])
+	            if len(names) == count:
+	                print("all were asked for", flush=True)
+	        no_such = query[:2] + b"\x81\x83\0\1\0\0\0\0\0\0" + query[12 : end + 4]
+	        waiting.append((no_such, client))
+	        while len(names) == count and waiting:
+	            server.sendto(*waiting.pop())
+	threading.Thread(target=serve, args=[int(sys.argv[1])], daemon=True).start()
+	sys.exit(subprocess.call(sys.argv[2:]))
+EOT
+cat >dns-alone <<-\EOT
+	#!/bin/sh
+	# Nobody asks a second time, or another.
+	printf "nameserver 127.0.0.1\noptions timeout:30 attempts:1\n" >resolv.conf
+	echo "hosts: dns" >nsswitch.conf
+	for file in resolv.conf nsswitch.conf; do
+		mount --bind $file /etc/$file || exit 1
+	done
+	ip link set lo up && exec "$@"
+EOT
+chmod +x dns-alone
+unshare --mount --net ./dns-alone true 2>/dev/null && test_set_prereq DNS
+
+test_expect_success DNS 'hosts are looked up side by side' '
+	run_timeout 60 unshare --mount --net ./dns-alone python3 asked 5 \
+		"$PORT" serve -H "h[1-3].example" -b 0.0.0.0 --allow h4.example --allow h5.example \
+		-r ./fake-rsh true >out 2>err &&
+	cat out err &&
+	echo "all were asked for" >want && test_cmp want out &&
+	for host in h4 h5; do
+		grep "host $host.example has no address here, so its clients are refused" err ||
+			return 1
+	done &&
+	test "$(wc -l <err)" = 2
 '
 
 test_expect_success 'ranks on this host find each other' '

@@ -24,8 +24,7 @@ pub fn lookup(names: &[String], within: Duration) -> io::Result<BTreeMap<String,
 }
 
 /// All addresses of a host; none if it is not known.
-#[must_use]
-pub fn addresses(name: &str) -> Vec<IpAddr> {
+fn addresses(name: &str) -> Vec<IpAddr> {
     (name, 0)
         .to_socket_addrs()
         .map(|addrs| addrs.map(|addr| addr.ip()).collect())

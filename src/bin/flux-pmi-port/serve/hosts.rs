@@ -6,15 +6,22 @@ use std::net::IpAddr;
 use std::net::Ipv4Addr;
 use std::net::SocketAddr;
 use std::net::UdpSocket;
+use std::time::Duration;
 
 use flux_bcast::errno::reason;
 use flux_bcast::hostlist;
-use flux_bcast::sockets::lookup::addresses;
+use flux_bcast::sockets::lookup::lookup;
 use flux_bcast::sockets::origin;
 use flux_bcast::sockets::origin::Network;
 use flux_bcast::sockets::origin::Origin;
 
 use crate::output;
+
+/// How long all names together may take to be looked up.
+const LOOKUP: Duration = Duration::from_secs(10);
+
+/// The addresses of hosts by their names; a name that is not known has none.
+pub(super) type Addresses = BTreeMap<String, Vec<IpAddr>>;
 
 #[derive(Debug)]
 pub(super) struct Hosts {
@@ -79,14 +86,21 @@ impl Hosts {
         hostlist::fold(&self.names)
     }
 
+    /// Looks up all hosts, and those that `more` names. Waits a while at most.
+    pub(super) fn look_up(&self, more: &[Origin]) -> Result<Addresses, String> {
+        let (named, _) = origin::divide(more);
+        let names: Vec<String> = self.names.iter().chain(named).cloned().collect();
+        lookup(&names, LOOKUP).map_err(|error| format!("look up hosts: {}", reason(&error)))
+    }
+
     /// The address of this machine from which the first host is reached.
-    pub(super) fn local_address(&self) -> Result<Ipv4Addr, String> {
+    pub(super) fn local_address(&self, known: &Addresses) -> Result<Ipv4Addr, String> {
         let Some(first) = self.names.first() else {
             return Ok(Ipv4Addr::LOCALHOST);
         };
         let hint = "give --bind";
-        let to = addresses(first)
-            .into_iter()
+        let mut found = known.get(first).into_iter().flatten().copied();
+        let to = found
             .find(IpAddr::is_ipv4)
             .ok_or_else(|| format!("host {first} has no IPv4 address: {hint}"))?;
         // Connecting a datagram socket sends nothing; it only picks a route.
@@ -101,18 +115,18 @@ impl Hosts {
     }
 
     /// The hosts and networks that clients may come from.
-    pub(super) fn places(&self, more: &[Origin]) -> BTreeSet<Network> {
+    pub(super) fn places(&self, known: &Addresses, more: &[Origin]) -> BTreeSet<Network> {
         let (named, mut all) = origin::divide(more);
         let hosts: BTreeSet<&String> = self.names.iter().collect();
         for name in hosts.union(&named) {
-            let found = addresses(name);
+            let found = known.get(name.as_str()).map_or(&[][..], Vec::as_slice);
             // Who allows others may mean them for a host that is not known.
             if found.is_empty() && (more.is_empty() || named.contains(name)) {
                 output::note(&format!(
                     "host {name} has no address here, so its clients are refused; see --allow"
                 ));
             }
-            all.extend(found.into_iter().map(Network::from));
+            all.extend(found.iter().copied().map(Network::from));
         }
         all
     }
@@ -142,22 +156,49 @@ mod tests {
 
     #[test]
     fn loopback_is_reached_from_loopback() {
-        assert!(hosts("127.0.0.2", 1).local_address().unwrap().is_loopback());
-        assert!(hosts("", 1).local_address().unwrap().is_loopback());
+        let there = hosts("127.0.0.2", 1);
+        let known = there.look_up(&[]).unwrap();
+        assert!(there.local_address(&known).unwrap().is_loopback());
         assert!(
-            hosts("127.0.0.2", 1)
-                .places(&[])
+            there
+                .places(&known, &[])
                 .contains(&IpAddr::from([127, 0, 0, 2]).into())
         );
+        let here = hosts("", 1);
+        let none = here.look_up(&[]).unwrap();
+        assert!(none.is_empty());
+        assert!(here.local_address(&none).unwrap().is_loopback());
     }
 
     #[test]
     fn clients_may_come_from_hosts_and_from_what_is_allowed() {
         let more = ["10.0.0.0/8", "127.0.0.3", "localhost"].map(|text| text.parse().unwrap());
-        let places = hosts("127.0.0.2,127.0.0.2", 2).places(&more);
+        let hosts = hosts("127.0.0.2,127.0.0.2", 2);
+        let known = hosts.look_up(&more).unwrap();
+        // Each name once, and no network.
+        assert_eq!(
+            known.keys().collect::<Vec<_>>(),
+            ["127.0.0.2", "localhost"],
+            "{known:?}"
+        );
+        let places = hosts.places(&known, &more);
         let texts: Vec<String> = places.iter().map(Network::to_string).collect();
         for text in ["10.0.0.0/8", "127.0.0.1", "127.0.0.2", "127.0.0.3"] {
             assert!(texts.iter().any(|place| place == text), "{text}: {texts:?}");
         }
+    }
+
+    #[test]
+    fn what_was_not_found_has_no_address_and_is_not_looked_for_again() {
+        let hosts = hosts("localhost,127.0.0.2", 2);
+        let known = Addresses::from([
+            ("localhost".to_owned(), Vec::new()),
+            ("127.0.0.2".to_owned(), vec![IpAddr::from([127, 0, 0, 9])]),
+        ]);
+        let error = hosts.local_address(&known).unwrap_err();
+        assert!(error.contains("localhost has no IPv4 address"), "{error}");
+        let places = hosts.places(&known, &[]);
+        let texts: Vec<String> = places.iter().map(Network::to_string).collect();
+        assert_eq!(texts, ["127.0.0.9"]);
     }
 }

@@ -35,10 +35,19 @@ pub(super) const SHELL: &str = "/bin/sh";
 /// gets a session of its own, so that all of its processes can be reached: those
 /// that it leaves behind end after it, however it ended. They are given a moment for
 /// what they are still writing.
+///
+/// What cannot be run is named, with the exit status that shells have for it. What
+/// only the kernel knows (there is no such interpreter, the format is another
+/// machine's) is said by the shell that becomes the program, and begins as all of
+/// our errors do because that is the name of that shell.
 const WRAPPER: &str = "IFS= read -r PMI_ID || exit 126; export PMI_ID; unset PMI_FD PMI_SPAWNED PMI_TOTALVIEW PMIX_NAMESPACE; \
-     command -v \"$1\" >/dev/null 2>&1 || { \
-     echo \"flux-pmi-port: ERROR: rank $PMI_RANK: $1: command not found\" >&2; exit 127; }; \
+     fail() { printf '%s\\n' \"flux-pmi-port: ERROR: rank $PMI_RANK: $1: $2\" >&2; exit $3; }; \
+     case $1 in */*) \
+     test ! -d \"$1\" || fail \"$1\" 'Is a directory' 126; \
+     test ! -e \"$1\" || test -x \"$1\" || fail \"$1\" 'Permission denied' 126;; esac; \
+     command -v \"$1\" >/dev/null 2>&1 || fail \"$1\" 'command not found' 127; \
      exec 3<&0 </dev/null; \
+     set -- /bin/sh -c 'exec \"$@\"' \"flux-pmi-port: ERROR: rank $PMI_RANK\" \"$@\"; \
      if command -v setsid >/dev/null 2>&1; then setsid \"$@\" 3<&- & else \"$@\" 3<&- & fi; \
      p=$!; \
      end() { kill -s $1 -- -$p; kill -s $1 $p; }; \
@@ -195,6 +204,52 @@ mod tests {
         assert_eq!(out.status.code(), Some(7));
         assert_eq!(out.stdout, b"42\n", "and the program's input is empty");
         drop(input);
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_named_with_the_status_that_shells_have() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str, mode: u32| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+            path.to_str().unwrap().to_owned()
+        };
+        for (program, status, why) in [
+            (file("it's closed", "", 0o644), 126, "Permission denied"),
+            (
+                dir.path().to_str().unwrap().to_owned(),
+                126,
+                "Is a directory",
+            ),
+            ("no-such-program".to_owned(), 127, "command not found"),
+            ("./no-such-program".to_owned(), 127, "command not found"),
+            // Why is in the words of the shell.
+            (file("lost", "#!/no/such/interpreter\n", 0o755), 127, ""),
+            (file("alien", "\x7fELF", 0o755), 126, ""),
+        ] {
+            let line = remote_line(&[("PMI_RANK", "3".to_owned())], &[program.clone()]);
+            let mut child = Command::new("/bin/sh")
+                .args(["-c", &line])
+                .stdin(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut input = child.stdin.take().unwrap();
+            input.write_all(b"7\n").unwrap();
+            let out = child.wait_with_output().unwrap();
+            let said = String::from_utf8(out.stderr).unwrap();
+            assert_eq!(out.status.code(), Some(status), "{program}: {said}");
+            assert!(
+                said.contains(&program) && said.ends_with(&format!("{why}\n")),
+                "{said}"
+            );
+            for line in said.lines() {
+                assert!(line.starts_with("flux-pmi-port: ERROR: rank 3: "), "{said}");
+            }
+            drop(input);
+        }
     }
 
     #[test]

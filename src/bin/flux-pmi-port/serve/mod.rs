@@ -57,9 +57,10 @@ pub(crate) fn run(args: Serve) -> Result<(), Failed> {
         None => return Err(Failed::Usage("give --size or --hostlist".to_owned())),
     };
     let hosts = Hosts::new(names, size).map_err(Failed::Usage)?;
+    let known = hosts.look_up(&args.allow).map_err(Failed::Error)?;
     let bind = match args.bind {
         Some(addr) => addr,
-        None => hosts.local_address().map_err(Failed::Error)?,
+        None => hosts.local_address(&known).map_err(Failed::Error)?,
     };
     if bind.is_loopback() && !args.allow.is_empty() {
         return Err(Failed::Usage(format!(
@@ -86,7 +87,7 @@ pub(crate) fn run(args: Serve) -> Result<(), Failed> {
         hostlist: hosts.text(),
         secret,
     };
-    let admission = Admission::new(!args.no_uid_check, hosts.places(&args.allow))
+    let admission = Admission::new(!args.no_uid_check, hosts.places(&known, &args.allow))
         .map_err(|error| Failed::Error(format!("list own addresses: {}", reason(&error))))?;
     let mut server = Server::new(&args, provider, sockets, admission)?;
     if args.script {
