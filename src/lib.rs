@@ -35,6 +35,7 @@ pub mod flux;
 pub mod hostlist;
 pub mod idset;
 pub mod kary;
+pub mod meant;
 pub mod plugin;
 pub mod pmi;
 pub mod sockets;

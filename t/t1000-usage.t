@@ -29,6 +29,9 @@ refused() {
 refused source
 refused source f58
 refused --frobnicate --frobnicate f58 file
+refused '(did you mean --force?); see' --forse f58 file
+refused '(did you mean --dry-run?); see' --dryrun=1 f58 file
+refused "'--frobnicate' found; see" --frobnicate f58 file
 refused 0 -k 0 f58 file
 refused -1 --fanout=-1 f58 file
 refused two --fanout=two f58 file

@@ -29,6 +29,9 @@ refused() {
 
 refused /nofile -o bcast=/nofile
 refused frob -o bcast.source="$PWD/file" -o bcast.frob=1
+refused 'unknown option bcast.forse (did you mean bcast.force?); known are' \
+	-o bcast.source="$PWD/file" -o bcast.forse
+refused 'unknown option bcast.sorce (did you mean bcast.source?); known are' -o bcast.sorce="$PWD/file"
 refused source -o bcast.k=2
 refused source -o bcast.dest=x
 refused bcast -o bcast=

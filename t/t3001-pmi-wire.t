@@ -188,7 +188,7 @@ test_expect_success 'another address of the loopback interface' '
 
 test_expect_success 'unknown and bad options are refused by name' '
 	test_must_fail pmi_run -n 1 -o pmi-port.lane=1 true 2>err &&
-	grep "option pmi-port.lane: unknown; known are bind" err &&
+	grep "option pmi-port.lane: unknown (did you mean lanes?); known are bind" err &&
 	test_must_fail pmi_run -n 1 -o pmi-port.k=0 true 2>err &&
 	grep "option pmi-port.k: .0. is not a number" err &&
 	test_must_fail pmi_run -n 1 -o pmi-port.bind=192.0.2.1 true 2>err &&

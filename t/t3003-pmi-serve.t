@@ -44,7 +44,9 @@ test_expect_success 'wrong words are refused in the form of all errors' '
 	port_refuses COMMAND serve -n 1 &&
 	port_refuses "flux pmi-port serve --help" serve -n 0 true &&
 	port_refuses --size serve -n x true &&
-	port_refuses --lable serve -n 1 --lable true &&
+	port_refuses "unexpected argument '"'--lable'"' found (did you mean --label?); see" \
+		serve -n 1 --lable true &&
+	port_refuses "(did you mean serve?)" sreve -n 1 true &&
 	port_refuses --bind serve --bind=localhost -n 1 true &&
 	port_refuses --allow serve --allow=172.17.0.1/16 -b 0.0.0.0 -n 1 true &&
 	port_refuses "no other host can connect where this listens, at 127.0.0.1: give a --bind" \
@@ -58,7 +60,7 @@ test_expect_success 'wrong words are refused in the form of all errors' '
 	port_refuses --handshake-timeout serve -n 1 --handshake-timeout=0 true &&
 	port_refuses --timeout check --port=127.0.0.1:1 --id=0 --timeout=0 &&
 	port_refuses PROGRAM exec &&
-	port_refuses --rnak exec --rnak=1 true &&
+	port_refuses "(did you mean --rank?)" exec --rnak=1 true &&
 	port_refuses --id check --id=x &&
 	port_refuses junk check junk &&
 	port_refuses soon check --timeout=soon &&

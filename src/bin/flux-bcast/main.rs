@@ -23,6 +23,7 @@ mod words;
 use std::io::Write;
 use std::process::ExitCode;
 
+use clap::CommandFactory;
 use clap::Parser;
 
 use self::args::Args;
@@ -47,7 +48,11 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => {
             if error.use_stderr() {
-                output::error(&usage::one_line(&error, "flux bcast --help"));
+                output::error(&usage::one_line(
+                    &error,
+                    &Args::command(),
+                    "flux bcast --help",
+                ));
                 return ExitCode::from(2);
             }
             let _ = error.print();

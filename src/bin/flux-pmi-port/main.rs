@@ -17,6 +17,7 @@ mod usage;
 
 use std::process::ExitCode;
 
+use clap::CommandFactory;
 use clap::Parser;
 use clap::error::ErrorKind;
 
@@ -40,16 +41,20 @@ fn not_run(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    let help = match std::env::args().nth(1).as_deref() {
-        Some(name @ ("serve" | "exec" | "check")) => format!("flux pmi-port {name} --help"),
-        _ => "flux pmi-port --help".to_owned(),
+    let mut whole = Args::command();
+    // With the options that the parser adds.
+    whole.build();
+    let first = std::env::args().nth(1).unwrap_or_default();
+    let (command, help) = match whole.find_subcommand(&first) {
+        Some(command) => (command, format!("flux pmi-port {first} --help")),
+        None => (&whole, "flux pmi-port --help".to_owned()),
     };
     output::error(&match error.kind() {
         // The parser would print all of its help.
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
             format!("one of serve, exec and check must be given; see '{help}'")
         }
-        _ => usage::one_line(error, &help),
+        _ => usage::one_line(error, command, &help),
     });
     ExitCode::from(2)
 }

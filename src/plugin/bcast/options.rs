@@ -20,6 +20,7 @@ use crate::bcast::spec::Existing;
 use crate::bcast::spec::Policy;
 use crate::elf::Libs;
 use crate::idset::IdSet;
+use crate::meant::hint;
 use crate::units::parse_fsd;
 use crate::units::parse_size;
 
@@ -90,6 +91,8 @@ impl Options {
         let (sources, keys) = match value {
             Value::Object(keys) if keys.contains_key("hex") => (names(value)?, &empty),
             Value::Object(keys) => {
+                // It may be a misspelt source.
+                check_keys(keys)?;
                 let source = keys
                     .get("source")
                     .ok_or("bcast.source is missing: nothing to send")?;
@@ -104,15 +107,6 @@ impl Options {
             ),
             _ => return Err("the name of a file is missing: -o bcast=FILE".into()),
         };
-        if let Some(unknown) = keys.keys().find(|key| !KEYS.contains(&key.as_str())) {
-            return Err(format!(
-                "unknown option bcast.{unknown}; known are {}",
-                KEYS.iter()
-                    .map(|key| format!("bcast.{key}"))
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            ));
-        }
         let get = Getter { keys };
         let mut tuning = Tuning::default();
         if let Some(k) = get.number("k")?.or(get.number("fanout")?) {
@@ -201,6 +195,18 @@ impl Options {
             sources,
         })
     }
+}
+
+fn check_keys(keys: &Map<String, Value>) -> Result<(), String> {
+    let Some(unknown) = keys.keys().find(|key| !KEYS.contains(&key.as_str())) else {
+        return Ok(());
+    };
+    let known: Vec<String> = KEYS.iter().map(|key| format!("bcast.{key}")).collect();
+    Err(format!(
+        "unknown option bcast.{unknown}{}; known are {}",
+        hint("bcast.", unknown, KEYS.iter().copied()),
+        known.join(", ")
+    ))
 }
 
 /// One or more names: a string with commas, an array, or one name in hex.
@@ -383,7 +389,12 @@ mod tests {
             (json!(""), "empty"),
             (json!("a,,b"), "empty"),
             (json!({"k": 2}), "bcast.source is missing"),
-            (json!({"source": "a", "kk": 2}), "bcast.kk"),
+            (
+                json!({"source": "a", "kk": 2}),
+                "bcast.kk (did you mean bcast.k?); known are bcast.source, ",
+            ),
+            (json!({"sorce": "a"}), "did you mean bcast.source?"),
+            (json!({"source": "a", "list": 1}), "bcast.list; known are"),
             (json!({"source": "a", "k": 0}), "k must be at least 1"),
             (json!({"source": "a", "k": "x"}), "bcast.k"),
             (json!({"source": "a", "chunk": "2M"}), "chunk"),

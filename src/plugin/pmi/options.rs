@@ -10,6 +10,7 @@ use crate::flux::error::Error;
 use crate::flux::error::Result;
 use crate::flux::log::Log;
 use crate::flux::shell::Shell;
+use crate::meant::hint;
 use crate::pmi::IdPolicy;
 use crate::sockets::origin::Origin;
 use crate::units::parse_fsd;
@@ -195,7 +196,10 @@ impl Options {
                     time => time,
                 };
             }
-            _ => return Err(format!("unknown; known are {KNOWN}")),
+            _ => {
+                let hint = hint("", key, KNOWN.split(", "));
+                return Err(format!("unknown{hint}; known are {KNOWN}"));
+            }
         }
         Ok(())
     }
@@ -393,7 +397,7 @@ mod tests {
         for (object, text) in [
             (
                 json!({"lane": 2}),
-                "option pmi-port.lane: unknown; known are bind,",
+                "option pmi-port.lane: unknown (did you mean lanes?); known are bind,",
             ),
             (
                 json!({"lanes": 0}),
