@@ -31,7 +31,7 @@ refused source f58
 refused --frobnicate --frobnicate f58 file
 refused '(did you mean --force?); see' --forse f58 file
 refused '(did you mean --dry-run?); see' --dryrun=1 f58 file
-refused "'--frobnicate' found; see" --frobnicate f58 file
+refused 'found; see' --frobnicate f58 file
 refused 0 -k 0 f58 file
 refused -1 --fanout=-1 f58 file
 refused two --fanout=two f58 file
@@ -82,6 +82,19 @@ test_expect_success 'control characters in what is refused are shown: the error 
 	test "$(wc -l <err)" = 1
 '
 
+test_expect_success '--json: what is refused is an object, too, and still said' '
+	for words in "--forse --json f58 file" "--json f58" "--list --js --mkdir f58" \
+		"--json --chunk=0 f58 file" "--json --list no-such-job"; do
+		test_expect_code 2 bcast $words >out 2>err &&
+		cat out err &&
+		test "$(wc -l <err)" = 1 &&
+		jq -e -s "length == 1 and .[0].errno == 22 and .[0].ranks == []" out &&
+		test "flux-bcast: ERROR: $(jq -r .error out)" = "$(cat err)" || return 1
+	done &&
+	bcast_fails 2 --forse f58 -- --json >out &&
+	test_must_be_empty out
+'
+
 test_expect_success 'a file that could be a job: refused, and says how to say which' '
 	data_random 10 f58 &&
 	bcast_fails 2 f58 file &&
@@ -90,6 +103,19 @@ test_expect_success 'a file that could be a job: refused, and says how to say wh
 
 test_expect_success 'usage errors need no Flux at all' '
 	(unset FLUX_URI && bcast_fails 2 -k 0 f58 file)
+'
+
+test_expect_success '--json: no Flux, and no job, are an object, too' '
+	(
+		test_cleanup=: &&
+		FLUX_URI=local:///no/such/socket && export FLUX_URI &&
+		test_expect_code 1 bcast --json --jobid=f58 file >out 2>err
+	) &&
+	cat out err &&
+	jq -e -s "length == 1 and .[0].errno != 0 and .[0].ranks == []" out &&
+	jq -e ".error | contains(\"/no/such/socket\")" out &&
+	test_expect_code 1 bcast --json --list --jobid=1234 >out 2>err &&
+	jq -e -s "length == 1 and .[0].errno != 0 and .[0].ranks == []" out
 '
 
 test_done

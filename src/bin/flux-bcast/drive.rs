@@ -13,6 +13,7 @@ use flux_bcast::client::preview::Previewing;
 use flux_bcast::client::query::Answers;
 use flux_bcast::client::query::Query;
 use flux_bcast::client::query::QueryEvent;
+use flux_bcast::errno::Errno;
 use flux_bcast::file::Totals;
 use flux_bcast::flux::error::Result;
 use flux_bcast::flux::handle::Connection;
@@ -135,7 +136,7 @@ fn waiting(job: &str) {
 }
 
 fn lost() -> Failed {
-    Failed::Transfer(vec!["the connection to Flux was lost".into()])
+    Failed::Whole(Errno::ENOTCONN, "the connection to Flux was lost".into())
 }
 
 fn on_signals(reactor: Reactor, act: impl Fn() + 'static) -> Result<Vec<SignalWatcher>> {

@@ -131,16 +131,13 @@ fn print_json(preview: &Preview, verdicts: &[RankResult]) {
         })
         .collect();
     let why = answers.why.as_ref();
-    output::line(
-        &json!({
-            "dry-run": true,
-            "bytes": bytes(preview),
-            "errno": why.map_or(0, |why| why.errno),
-            "error": why.map(|why| &why.text),
-            "ranks": ranks,
-        })
-        .to_string(),
-    );
+    output::object(&json!({
+        "dry-run": true,
+        "bytes": bytes(preview),
+        "errno": why.map_or(0, |why| why.errno),
+        "error": why.map(|why| &why.text),
+        "ranks": ranks,
+    }));
 }
 
 #[cfg(test)]

@@ -130,12 +130,9 @@ fn print_json<T: Serialize>(answers: &Answers<T>) {
         })
         .collect();
     let why = answers.why.as_ref();
-    output::line(
-        &json!({
-            "errno": why.map_or(0, |why| why.errno),
-            "error": why.map(|why| &why.text),
-            "ranks": ranks,
-        })
-        .to_string(),
-    );
+    output::object(&json!({
+        "errno": why.map_or(0, |why| why.errno),
+        "error": why.map(|why| &why.text),
+        "ranks": ranks,
+    }));
 }

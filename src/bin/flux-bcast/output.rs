@@ -37,6 +37,22 @@ pub(crate) fn line(text: &str) {
     }
 }
 
+/// The object of `--json` is printed.
+static OBJECT: OnceLock<()> = OnceLock::new();
+
+/// Prints the object of `--json`.
+pub(crate) fn object(object: &Value) {
+    let _ = OBJECT.set(());
+    line(&object.to_string());
+}
+
+/// Prints it where there is no result, unless it is printed.
+pub(crate) fn nothing(errno: Errno, text: &str) {
+    if OBJECT.get().is_none() {
+        object(&json!({ "errno": errno.raw(), "error": text, "ranks": [] }));
+    }
+}
+
 /// Why a part of the result could not be printed, if so: whoever reads it must
 /// not take the rest for the whole.
 pub(crate) fn unwritten() -> Option<String> {
@@ -277,7 +293,7 @@ pub(crate) fn json(summary: &Summary, way: Way) {
         "error": summary.why.as_ref().map(|why| why.full_text()),
         "ranks": ranks,
     });
-    line(&object.to_string());
+    self::object(&object);
 }
 
 #[cfg(test)]

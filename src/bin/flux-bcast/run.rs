@@ -14,6 +14,7 @@ use flux_bcast::client::gather::Gathering;
 use flux_bcast::client::remote::Remote;
 use flux_bcast::client::remote::SendFrom;
 use flux_bcast::ffi::host;
+use flux_bcast::flux::error::Error;
 use flux_bcast::flux::handle::Connection;
 use flux_bcast::flux::job::JobId;
 
@@ -44,7 +45,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failed> {
     if let Some(text) = meaning::misplaced(args) {
         return Err(Failed::Usage(text));
     }
-    host::init_client().map_err(|error| Failed::Transfer(vec![error.to_string()]))?;
+    host::init_client().map_err(Error::from)?;
     let local = matches!(args.mode(), Mode::Send | Mode::DryRun);
     let (name, rest) = words::take_job(
         &args.words,

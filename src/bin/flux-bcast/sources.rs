@@ -15,6 +15,7 @@ use flux_bcast::bcast::spec::Policy;
 use flux_bcast::client::Target;
 use flux_bcast::client::Terms;
 use flux_bcast::elf::Libs;
+use flux_bcast::errno::Errno;
 use flux_bcast::errno::reason;
 use flux_bcast::file::Follow;
 use flux_bcast::file::Input;
@@ -126,7 +127,8 @@ fn standard_input(name: Option<RawName>, dest: Option<&OsStr>) -> Result<Input, 
         .as_fd()
         .try_clone_to_owned()
         .map_err(|error| {
-            Failed::Transfer(vec![format!("standard input: {}", reason(&error))])
+            let text = format!("standard input: {}", reason(&error));
+            Failed::Whole(Errno::from(&error), text)
         })?;
     Ok(Input::new(Origin::Stream(stdin), Some(name)))
 }
