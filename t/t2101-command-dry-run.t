@@ -158,11 +158,21 @@ test_expect_success '--checksum: a source that is missing, and a rank that is' '
 '
 
 test_expect_success 'a tag that is none' '
-	bcast_fails 1 --dry-run "$JOBID" file "$PWD/{{nonsense}}" &&
-	error_says "{{nonsense}}" "does not know" &&
+	for option in --dry-run --checksum --partial --direct --from=1; do
+		source=file &&
+		case $option in
+		--from=*) source=$PWD/file ;;
+		esac &&
+		bcast_fails 1 $option "$JOBID" "$source" "$PWD/{{node.id}}/{{nonsense}}/" &&
+		error_says "$PWD/{{node.id}}/{{nonsense}}/: this Flux does not know the tag {{nonsense}}" &&
+		test "$(wc -l <err)" = 1 || return 1
+	done &&
+	error_says "ranks 0,2-3 (" &&
 	bcast_fails 1 "$JOBID" file "$PWD/{{nonsense}}" &&
-	error_says "{{nonsense}}" "does not know" &&
-	test ! -e "$PWD/{{nonsense}}"
+	error_says "ranks 0-3 (" "{{nonsense}}" &&
+	test "$(wc -l <err)" = 1 &&
+	find . -name "*nonsense*" >found &&
+	test_must_be_empty found
 '
 
 test_expect_success 'the job ends well' '

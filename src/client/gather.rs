@@ -273,11 +273,11 @@ impl Inner {
         let place = Place {
             base: shelf.dir().to_path_buf(),
             is_tmpdir: false,
-            dest: Dest {
+            dest: Ok(Dest {
                 path: Some(RawName::from(format!("{rank}/").as_str())),
                 mkdir: true,
                 ..Dest::default()
-            },
+            }),
             policy: Policy {
                 existing: Existing::Refuse,
                 ..self.gather.policy.clone()

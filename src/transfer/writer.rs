@@ -38,8 +38,8 @@ pub struct Place {
     pub base: PathBuf,
     /// It is `FLUX_JOB_TMPDIR`, and errors call it so.
     pub is_tmpdir: bool,
-    /// Where the copy goes.
-    pub dest: Dest,
+    /// Where the copy goes, or why that cannot be said here.
+    pub dest: std::result::Result<Dest, Failure>,
     /// How it is made.
     pub policy: Policy,
     /// The transfer.
@@ -193,12 +193,19 @@ fn run(
             failure
         })
     };
+    let dest = match &place.dest {
+        Ok(dest) => dest,
+        Err(failure) => {
+            let _ = events.send(SinkEvent::Failed(failure.clone()));
+            return;
+        }
+    };
     let context = file::Context {
         transfer: place.transfer.to_string(),
         rank: place.rank,
     };
     let opened =
-        file::Sink::open(&place.base, &place.dest, &place.policy, &context).and_then(|sink| {
+        file::Sink::open(&place.base, dest, &place.policy, &context).and_then(|sink| {
             place.total.map_or(Ok(()), |total| sink.expect(total))?;
             sink.expect_names(&place.names)?;
             Ok(sink)

@@ -1,6 +1,8 @@
 //! The methods of the service.
 
 use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 
 use super::Bcast;
@@ -234,24 +236,29 @@ impl Bcast {
     }
 
     pub(super) fn rendered(&self, path: &RawName) -> Result<RawName> {
-        if !has_tag(path) {
+        if tag(path).is_none() {
             return Ok(path.clone());
         }
         let rendered = RawName::from(self.shell.render(path.as_os_str())?);
-        if has_tag(&rendered) {
-            // Else all nodes would write to one file of that very name.
-            let text = format!("{rendered}: a tag that this Flux does not know");
+        if let Some(tag) = tag(&rendered) {
+            // Else all nodes would write to one file of that very name. Not as it
+            // is rendered: all ranks are to say the same.
+            let text = format!("{path}: this Flux does not know the tag {tag}");
             return Err(Error::with_text(Errno::EINVAL, text));
         }
         Ok(rendered)
     }
 
-    /// Where this shell's copy of a transfer goes.
+    /// Where this shell's copy of a transfer goes. A destination that cannot be
+    /// filled in is this rank's failure, not that of those which it feeds.
     pub(super) fn place(&self, open: &Open) -> Result<Place> {
+        let dest = self.render(&open.dest).map_err(|error| {
+            Failure::on(self.info.rank, error.errno().raw(), error.to_string())
+        });
         Ok(Place {
             base: self.tmpdir()?,
             is_tmpdir: true,
-            dest: self.render(&open.dest)?,
+            dest,
             policy: open.policy.clone(),
             transfer: open.transfer,
             rank: self.info.rank,
@@ -399,10 +406,34 @@ impl Bcast {
     }
 }
 
-fn has_tag(path: &RawName) -> bool {
-    path.as_bytes().windows(2).any(|two| two == b"{{")
+/// The first tag that is still in a path.
+fn tag(path: &RawName) -> Option<RawName> {
+    let at = |bytes: &[u8], two: &[u8]| bytes.windows(2).position(|found| found == two);
+    let bytes = path.as_bytes();
+    let rest = bytes.get(at(bytes, b"{{")?..)?;
+    let tag = at(rest, b"}}").and_then(|end| rest.get(..end + 2));
+    Some(RawName::from(
+        OsStr::from_bytes(tag.unwrap_or(rest)).to_owned(),
+    ))
 }
 
 pub(super) fn refuse(request: Request, error: &Error) {
     let _ = request.fail_with(error);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_found() {
+        for (path, first) in [
+            ("d/{{nope}}/{{x}}", Some("{{nope}}")),
+            ("{{open", Some("{{open")),
+            ("{a}/{b}}/c", None),
+            ("", None),
+        ] {
+            assert_eq!(tag(&path.into()), first.map(RawName::from), "{path}");
+        }
+    }
 }

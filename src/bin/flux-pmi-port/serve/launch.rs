@@ -229,7 +229,8 @@ mod tests {
             (file("lost", "#!/no/such/interpreter\n", 0o755), 127, ""),
             (file("alien", "\x7fELF", 0o755), 126, ""),
         ] {
-            let line = remote_line(&[("PMI_RANK", "3".to_owned())], &[program.clone()]);
+            let vars = [("PMI_RANK", "3".to_owned())];
+            let line = remote_line(&vars, std::slice::from_ref(&program));
             let mut child = Command::new("/bin/sh")
                 .args(["-c", &line])
                 .stdin(Stdio::piped())
