@@ -129,6 +129,14 @@ test_expect_success '--checksum: a different file is refused, or replaced, as ev
 	job_has big "\$FLUX_JOB_TMPDIR/big"
 '
 
+test_expect_success '--checksum: a new directory has nothing' '
+	bcast --checksum --unique --json "$JOBID" big >out &&
+	jq -e "all(.ranks[]; .state == \"done\")" out &&
+	jq -e "all(.ranks[].paths[]; endswith(\"/big\"))" out &&
+	path=$(jq -r ".ranks[0].paths[0]" out) &&
+	test "$(dirname "$(dirname "$path")")" = "$(job_tmpdir 0)"
+'
+
 test_expect_success '--checksum: a directory is not compared, which is said' '
 	mkdir tree && cp big tree &&
 	bcast --checksum "$JOBID" tree 2>err &&

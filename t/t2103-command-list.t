@@ -73,6 +73,8 @@ test_expect_success 'a copy that was appended to is still ours' '
 	bcast "$JOBID" piece grown && bcast --append "$JOBID" piece grown &&
 	bcast --list "$JOBID" >list && cat list &&
 	test "$(grep -c "^[0-9]* [^ ]* 4 - .*/grown$" list)" -ge 1 &&
+	bcast --list --json "$JOBID" >list &&
+	jq -e "[.ranks[].copies[] | select(.path | endswith(\"/grown\")).digest] == [null, null, null, null]" list &&
 	bcast --remove "$JOBID" grown &&
 	job_lacks "\$FLUX_JOB_TMPDIR/grown" &&
 	for r in $(job_ranks); do

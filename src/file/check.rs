@@ -155,6 +155,10 @@ pub fn already_has(
     size: u64,
     digest: &Digest,
 ) -> Result<bool, FileError> {
+    // The directory would be a new one. The one around it does not count.
+    if dest.unique {
+        return Ok(false);
+    }
     let place = match Place::find(base, dest, "", Missing::Refuse) {
         Err(error) if error.errno() == Errno::ENOENT => return Ok(false),
         found => found?,

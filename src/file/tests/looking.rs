@@ -66,6 +66,11 @@ fn a_copy_that_is_there_already_is_recognized() {
     assert!(!has(&here, "dir", 8, &digest));
     assert!(!has(&here, "link", 8, &digest));
     assert!(!has(&dest("no/such/dir"), "f", 8, &digest));
+    let new = Dest {
+        unique: true,
+        ..Dest::default()
+    };
+    assert!(!has(&new, "f", 8, &digest));
 }
 
 #[test]
