@@ -3,7 +3,7 @@
 test_description='A large file through a chain of brokers: their memory stays bounded, all survive'
 
 . "$(dirname "$0")/sharness.sh"
-test_under_flux 8 --setattr=tbon.topo=kary:1
+test_under_flux 8 -o,--setattr=tbon.topo=kary:1
 
 # The brokers of the instance, as processes: children of flux-start, or (in the
 # stand-in) the one process that passes all messages on.

@@ -47,6 +47,32 @@ test_expect_success 'several sources: the variable names their directory' '
 	rm -r to/*
 '
 
+test_expect_success 'tags: the rank and the host of each shell' '
+	run -o bcast.source=one -o bcast.dest="$PWD/to/{{node.id}}.{{node.name}}" true &&
+	has_only to 0.node0 1.node1 2.node2 3.node3 &&
+	rm -r to/*
+'
+
+# A Flux that does not know these tags asks the plugin.
+test_expect_success EMBEDDED 'an older Flux: the same, and only for what is sent' '
+	cat >older <<-EOT && chmod +x older &&
+	#!/bin/sh -e
+	flux run -N4 -n4 -o userrc="$BCAST_RC" -o bcast.source="$PWD/one" \
+		-o bcast.dest="$PWD/to/{{node.id}}.{{node.name}}" true
+	flux run -n1 -o userrc="$BCAST_RC" echo "{{node.id}} {{node.name}}" >left
+	if flux run -n1 -o userrc="$BCAST_RC" -o bcast.source="$PWD/one" \
+		-o bcast.dest="$PWD/to/{{node.cores}}" true; then
+		exit 1
+	fi
+	EOT
+	FLUX_SANDBOX_NO_NODE_TAGS=1 run_timeout 120 \
+		flux start -s 4 $(named_hosts "node[0-3]") ./older 2>err &&
+	cat err && grep "this Flux does not know the tag {{node.cores}}" err &&
+	test "$(cat left)" = "{{node.id}} {{node.name}}" &&
+	has_only to 0.node0 1.node1 2.node2 3.node3 &&
+	rm -r to/*
+'
+
 # named WHAT HEX OPTION...: with these options, whose source has a name of the bytes
 # HEX, the copy has it, too.
 named() {

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use serde::Deserialize;
 
 use super::bcast::Bcast;
+use super::bcast::tags;
 use super::pmi::Pmi;
 use super::upmi;
 use crate::errno::Errno;
@@ -87,6 +88,10 @@ fn init(plugin: Plugin) -> Result<()> {
     })?;
     let b = Rc::clone(&bcast);
     plugin.add_handler("shell.post-init", move |_| b.post_init())?;
+    for topic in tags::TOPICS {
+        let b = Rc::clone(&bcast);
+        plugin.add_handler(topic, move |call| b.fill_in(call))?;
+    }
     let (b, p) = (Rc::clone(&bcast), Rc::clone(&pmi));
     plugin.add_handler("task.init", move |_| {
         b.task_init()?;

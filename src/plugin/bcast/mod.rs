@@ -15,6 +15,7 @@ mod peers;
 mod plan;
 mod service;
 mod start;
+pub(super) mod tags;
 mod takeover;
 
 use std::cell::Cell;
@@ -77,6 +78,8 @@ pub(super) struct Bcast {
     /// Files that are being read for a client.
     fetches: RefCell<Fetches>,
     leaving: Cell<bool>,
+    /// The host is filling in tags for us.
+    rendering: Cell<bool>,
     /// The job's files are sent in `shell.init`, see [`muster`].
     early: bool,
 }
@@ -103,6 +106,7 @@ impl Bcast {
             errands: RefCell::default(),
             fetches: RefCell::default(),
             leaving: Cell::new(false),
+            rendering: Cell::new(false),
             early: muster::is_needed(handle.attr_get("version")?.as_deref()),
         }))
     }

@@ -239,7 +239,10 @@ impl Bcast {
         if tag(path).is_none() {
             return Ok(path.clone());
         }
-        let rendered = RawName::from(self.shell.render(path.as_os_str())?);
+        self.rendering.set(true);
+        let rendered = self.shell.render(path.as_os_str());
+        self.rendering.set(false);
+        let rendered = RawName::from(rendered?);
         if let Some(tag) = tag(&rendered) {
             // Else all nodes would write to one file of that very name. Not as it
             // is rendered: all ranks are to say the same.

@@ -17,6 +17,8 @@
 //! - `FLUX_SANDBOX_OWNER=UID`: the instance belongs to that user, so that all
 //!   others are its guests.
 //! - `FLUX_SANDBOX_CORES=N`: cores per rank (default: those of the machine).
+//! - `FLUX_SANDBOX_NO_NODE_TAGS=1`: shells do not know `{{node.id}}` and the like,
+//!   as before Flux 0.70.
 //!
 //! `FLUX_HANDLE_USERID` and `FLUX_HANDLE_ROLEMASK` give the messages of a
 //! process another sender, as in Flux.

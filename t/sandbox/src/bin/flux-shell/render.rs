@@ -62,7 +62,9 @@ fn value(shell: &Rc<Shell>, tag: &str) -> Option<String> {
             _ => None,
         };
     }
-    if let Some(part) = tag.strip_prefix("node.") {
+    if let Some(part) = tag.strip_prefix("node.")
+        && std::env::var_os("FLUX_SANDBOX_NO_NODE_TAGS").is_none()
+    {
         return node(shell, part);
     }
     match tag {
