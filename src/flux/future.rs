@@ -348,6 +348,7 @@ impl FutureRef<'_> {
 /// The future exists, and is not reset, for `'a`.
 unsafe fn payload<'a>(raw: NonNull<flux_future_t>) -> Result<&'a [u8]> {
     let core = host::core()?;
+    // Zero beforehand: Flux 0.58 has an int there, and fills in half of the length.
     let (mut data, mut len) = (ptr::null(), 0);
     // SAFETY: the future exists, as the caller vouches.
     let rc = unsafe { core.flux_rpc_get_raw(raw.as_ptr(), &raw mut data, &raw mut len) };

@@ -113,6 +113,7 @@ impl Message {
     /// EPROTO for a malformed message.
     pub fn payload(&self) -> Result<&[u8]> {
         let core = host::core()?;
+        // Zero beforehand: Flux 0.58 has an int there, and fills in half of the length.
         let (mut data, mut len) = (ptr::null(), 0);
         // SAFETY: a valid message and places for the results.
         check_rc(unsafe {

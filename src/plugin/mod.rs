@@ -8,6 +8,7 @@ pub(crate) mod bcast;
 mod brokers;
 #[expect(unsafe_code, reason = "called by C")]
 mod entry;
+mod hosts;
 pub(crate) mod pmi;
 mod upmi;
 

@@ -48,6 +48,25 @@ named_hosts() {
 	echo "--test-hosts=$1 -o,--config-path=$FLUX_BCAST_TEST_ROOT/hosts.toml"
 }
 
+# shell_knows NAME...: sets the prerequisites of these names where the job shell of this
+# Flux has in its program what older ones lack:
+#   POST_INIT    topic shell.post-init: plugins can work before the tasks start
+#   FINISH       topic shell.finish: plugins are told that all tasks have ended
+#   EXIT_STATUS  flux_shell_raise_exit_status: they can say how a job ends
+shell_knows() {
+	for known; do
+		case "$known" in
+		POST_INIT) known_text=shell.post-init ;;
+		FINISH) known_text=shell.finish ;;
+		EXIT_STATUS) known_text=flux_shell_raise_exit_status ;;
+		esac
+		# shellcheck disable=SC2016 # for the task
+		if run_timeout 60 flux run -n1 sh -c 'grep -aqF -e "$0" "/proc/$PPID/exe"' "$known_text"; then
+			test_set_prereq "$known"
+		fi
+	done 2>/dev/null
+}
+
 # run_timeout SECONDS COMMAND...: the exit status of COMMAND, or 154 when it had
 # to be stopped, which test_must_fail does not take for a refusal. COMMAND
 # cannot be a shell function. The signal is one that no command of Flux forwards

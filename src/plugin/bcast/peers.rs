@@ -4,35 +4,29 @@ use crate::flux::error::Result;
 use crate::flux::handle::Handle;
 use crate::flux::shell::Shell;
 use crate::flux::shell::ShellInfo;
-use crate::hostlist;
 use crate::plugin::brokers::Brokers;
+use crate::plugin::hosts::Hosts;
 use crate::transfer::driver::Network;
 use crate::transfer::edge::Link;
 
 /// Looks shells up when asked, so that a plugin that is not used costs nothing.
 #[derive(Debug)]
 pub(super) struct Peers {
-    shell: Shell,
     brokers: Brokers,
+    hosts: Hosts,
     handle: Handle,
     service: String,
     size: u32,
-    /// The job's host lists, from its resource set (RFC 20).
-    nodelist: Vec<String>,
 }
 
 impl Peers {
     pub(super) fn new(shell: Shell, handle: Handle, info: &ShellInfo) -> Self {
-        let lists = info.resources.pointer("/execution/nodelist");
         Self {
-            shell,
             brokers: Brokers::new(shell, info),
+            hosts: Hosts::new(shell, info),
             handle,
             service: info.service.clone(),
             size: info.size,
-            nodelist: lists
-                .and_then(|lists| serde_json::from_value(lists.clone()).ok())
-                .unwrap_or_default(),
         }
     }
 
@@ -48,21 +42,7 @@ impl Peers {
 
     /// Host names of all shells, in order of rank.
     pub(super) fn hosts(&self) -> Result<Vec<String>> {
-        let mut hosts = Vec::new();
-        for rank in 0..self.size {
-            hosts.push(self.shell.rank_info(rank)?.name);
-        }
-        // An older shell does not tell them one by one.
-        if hosts.iter().any(String::is_empty) {
-            let named = self
-                .nodelist
-                .iter()
-                .filter_map(|list| hostlist::expand(list).ok());
-            for (host, name) in hosts.iter_mut().zip(named.flatten()) {
-                *host = name;
-            }
-        }
-        Ok(hosts)
+        self.hosts.all()
     }
 }
 

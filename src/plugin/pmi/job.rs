@@ -17,6 +17,7 @@ use crate::flux::thread::signals_blocked;
 use crate::hostlist;
 use crate::idset::IdSet;
 use crate::plugin::brokers::Brokers;
+use crate::plugin::hosts::Hosts;
 use crate::pmi::BATCH_BYTES;
 use crate::pmi::Config;
 use crate::pmi::Ids;
@@ -50,7 +51,7 @@ impl Job {
         let brokers = Brokers::new(shell, &info);
         let mut job = Self {
             brokers: Vec::new(),
-            hosts: Vec::new(),
+            hosts: Hosts::new(shell, &info).all()?,
             shell_of_rank: vec![u32::MAX; usize::try_from(info.ntasks).unwrap_or(0)],
             shell_rank: info.rank,
             // Brokers take the name of the key space for their job id.
@@ -79,7 +80,6 @@ impl Job {
                 }
             }
             job.brokers.push(brokers.of(number)?);
-            job.hosts.push(rank.name);
         }
         if job.shell_of_rank.contains(&u32::MAX) {
             return Err(Error::with_text(Errno::EPROTO, "a task is on no shell"));
