@@ -160,6 +160,15 @@ test_expect_success REAL_FLUX 'with flux bulksubmit, and by a directive in a bat
 	grep "^$(sha256sum <bulk)$" batch.out
 '
 
+# As up to Flux 0.58.
+flux mini run --help >/dev/null 2>&1 && test_set_prereq FLUX_MINI
+
+test_expect_success FLUX_MINI 'with flux mini run, which older versions have' '
+	run_timeout 100 flux mini run -N4 -n4 -o userrc="$BCAST_RC" -o bcast="$PWD/random" \
+		sh -c "cmp \"\$FLUX_BCAST_PATH\" \"$PWD/random\" && echo same" >out &&
+	test "$(grep -c "^same$" out)" = 4
+'
+
 test_expect_success 'partial: the job starts, and says who has no copy' '
 	mkdir part && : >part/1 &&
 	run_timeout 60 flux run -N2 -n2 -o userrc="$BCAST_RC" -o bcast.source="$PWD/random" \

@@ -130,7 +130,9 @@ test_expect_success 'clients that ask for files and are silent then are given up
 	attack silent && unharmed
 '
 
-test_expect_success 'nobody but the leader lets a job start' '
+shell_knows POST_INIT
+
+test_expect_success POST_INIT 'nobody but the leader lets a job start' '
 	job_finish &&
 	cc -Wall -Wextra -Werror -shared -fPIC -I"$BCAST_TOP/include" -o held.so \
 		"$BCAST_TOP/t/src/held.c" &&

@@ -32,6 +32,9 @@ const REWATCH: Duration = Duration::from_secs(3);
 /// How long the eventlog may lag behind the shells.
 const LAG: Duration = Duration::from_secs(5);
 
+/// What is said then. Before 0.61 Flux lets a job go on whose first shell was killed.
+const NO_LEADER: &str = "has no first shell (rank 0): it was killed, or has left";
+
 /// The main eventlog as it is now (`job-info.lookup`).
 #[derive(Deserialize)]
 struct Snapshot {
@@ -164,7 +167,7 @@ impl JobWatcher {
         let state = Rc::clone(&self.state);
         let timer = self.handle.reactor().and_then(|reactor| {
             TimerWatcher::new(reactor, LAG, None, move || {
-                state.end(Errno::ESHUTDOWN, "has no running shells");
+                state.end(Errno::ESHUTDOWN, NO_LEADER);
             })
         });
         match timer {

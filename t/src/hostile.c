@@ -565,10 +565,11 @@ static void direct (void)
 static int fetch_end (flux_future_t *f, double seconds)
 {
     const void *frame;
-    size_t len;
+    size_t len = 0;
+    void *to = &len; /* where Flux 0.58 has an int */
 
     while (flux_future_wait_for (f, seconds) == 0) {
-        if (flux_rpc_get_raw (f, &frame, &len) < 0)
+        if (flux_rpc_get_raw (f, &frame, to) < 0)
             return errno;
         flux_future_reset (f);
     }
