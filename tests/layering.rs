@@ -14,6 +14,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("errno", &[]),
     ("kary", &[]),
     ("units", &[]),
+    ("meant", &[]),
     ("idset", &[]),
     ("hostlist", &["idset"]),
     ("pmi", &["errno", "kary"]),
@@ -34,8 +35,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "plugin",
         &[
-            "bcast", "elf", "errno", "ffi", "file", "flux", "hostlist", "idset", "pmi",
-            "sockets", "transfer", "units",
+            "bcast", "elf", "errno", "ffi", "file", "flux", "hostlist", "idset", "meant",
+            "pmi", "sockets", "transfer", "units",
         ],
     ),
     (

@@ -544,7 +544,9 @@ static void direct (void)
 
     OK (id && fscanf (id, "%63s", kernel) == 1);
     fclose (id);
-    snprintf (tuning, sizeof (tuning), "{\"direct\":true},\"kernel\":\"%s\"", kernel);
+    snprintf (tuning, sizeof (tuning),
+              "{\"direct\":true,\"chunk\":4096,\"batch\":4096,\"window\":8192},"
+              "\"kernel\":\"%s\"", kernel);
     f = open_with (ONE, tuning, "{}", 0);
     OK (answer (f, &text) == 0 && strstr (text, "\"secret\""));
     printf ("%s %s\n", hex (), text);
