@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -19,6 +20,7 @@ use rustix::fs::renameat;
 use rustix::fs::renameat_with;
 
 use crate::errno::Errno;
+use crate::file::at;
 
 /// See the module's documentation. Dropping it removes what was not published.
 #[derive(Debug)]
@@ -226,17 +228,9 @@ fn move_one(from: PathBuf, to: PathBuf, replace: bool, spare: PathBuf) -> Result
 
 /// Moves to a name that is free.
 fn move_new(from: &Path, to: &Path) -> rustix::io::Result<()> {
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // Many network file systems cannot do that at one go, NFS for one.
-        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {}
+    match at::rename_new(CWD, from, CWD, to) {
+        Err(rustix::io::Errno::OPNOTSUPP) => {}
         done => return done,
-    }
-    if is_dir(from) {
-        // At worst it replaces an empty directory that was made just now.
-        if fs::symlink_metadata(to).is_ok() {
-            return Err(rustix::io::Errno::EXIST);
-        }
-        return renameat(CWD, from, CWD, to);
     }
     linkat(CWD, from, CWD, to, AtFlags::empty())?;
     // The other name goes with the shelf at the latest.
@@ -253,14 +247,10 @@ fn sync_names(steps: &[Step]) -> Result<()> {
     let dirs: BTreeSet<&Path> = steps.iter().filter_map(|step| step.to().parent()).collect();
     for dir in dirs {
         let here = dir.as_os_str().is_empty().then_some(Path::new("."));
-        let synced = fs::File::open(here.unwrap_or(dir)).and_then(|dir| dir.sync_all());
-        match synced {
-            // Some file systems cannot flush directories.
-            Err(error) if error.raw_os_error() != Some(libc::EINVAL) => {
-                return Err(ShelfError::new(dir, "sync", &error, ""));
-            }
-            _ => {}
-        }
+        let opened = fs::File::open(here.unwrap_or(dir));
+        let opened = opened.map_err(|error| ShelfError::new(dir, "sync", &error, ""))?;
+        at::sync_dir(opened.as_fd())
+            .map_err(|errno| ShelfError::with(dir, "sync", errno.into(), ""))?;
     }
     Ok(())
 }

@@ -17,6 +17,7 @@ use rustix::fs::Dir;
 use rustix::fs::FileType;
 use rustix::fs::Mode;
 use rustix::fs::OFlags;
+use rustix::fs::RenameFlags;
 use rustix::fs::ResolveFlags;
 use rustix::fs::Stat;
 use rustix::io::Errno;
@@ -202,8 +203,34 @@ pub(super) fn remove_all(dir: BorrowedFd<'_>, name: &Path) -> Result<()> {
     }
 }
 
+/// Moves to a name that is free.
+///
+/// # Errors
+/// `EOPNOTSUPP` for a file where the file system cannot do that at one go.
+pub(crate) fn rename_new(
+    from_dir: BorrowedFd<'_>,
+    from: &Path,
+    dir: BorrowedFd<'_>,
+    name: &Path,
+) -> Result<()> {
+    match rustix::fs::renameat_with(from_dir, from, dir, name, RenameFlags::NOREPLACE) {
+        // Many network file systems cannot, NFS for one.
+        Err(Errno::INVAL | Errno::NOSYS) => {}
+        done => return done,
+    }
+    // A directory can at worst replace an empty one that was made just now; a file
+    // is not moved at all.
+    if kind_of(&lstat(from_dir, from)?) != FileType::Directory {
+        return Err(Errno::OPNOTSUPP);
+    }
+    if lstat_opt(dir, name)?.is_some() {
+        return Err(Errno::EXIST);
+    }
+    rustix::fs::renameat(from_dir, from, dir, name)
+}
+
 /// Syncs a directory to disk.
-pub(super) fn sync_dir(dir: BorrowedFd<'_>) -> Result<()> {
+pub(crate) fn sync_dir(dir: BorrowedFd<'_>) -> Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = retry_on_intr(|| rustix::fs::openat(dir, ".", flags, Mode::empty()))?;
     match retry_on_intr(|| rustix::fs::fsync(&dir)) {

@@ -16,7 +16,7 @@
 
 #![forbid(unsafe_code)]
 
-mod at;
+pub(crate) mod at;
 mod check;
 mod claim;
 mod digest;

@@ -32,7 +32,13 @@ impl Hosts {
         for rank in 0..self.size {
             hosts.push(self.shell.rank_info(rank)?.name);
         }
-        // An older shell does not tell them one by one.
+        self.complete(&mut hosts);
+        Ok(hosts)
+    }
+
+    /// Fills in the names of all that the shell did not tell: an older one does not
+    /// tell them one by one.
+    pub(super) fn complete(&self, hosts: &mut [String]) {
         if hosts.iter().any(String::is_empty) {
             let named = self
                 .lists
@@ -42,6 +48,5 @@ impl Hosts {
                 *host = name;
             }
         }
-        Ok(hosts)
     }
 }

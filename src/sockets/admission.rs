@@ -23,11 +23,27 @@ pub const OFFENCES: u32 = 100;
 /// alone cannot bar the others.
 pub const NETWORK_OFFENCES: u32 = 10 * OFFENCES;
 
-/// How many refusals are told: strangers must not fill a log.
-pub const REFUSALS: u32 = 32;
+/// How many refusals are told.
+const REFUSALS: u32 = 32;
 
 /// What barring is for, in a warning.
 pub const BARRED: &str = "too many clients from there gave a wrong id or broke the protocol";
+
+/// Counts refusals, of which only so many are told: strangers must not fill a log.
+#[derive(Debug, Default)]
+pub struct Refusals(u32);
+
+impl Refusals {
+    /// Counts one. `None` if it is not to be told; else what is said at its end.
+    pub fn one_more(&mut self) -> Option<&'static str> {
+        self.0 = self.0.saturating_add(1);
+        match self.0 {
+            ..REFUSALS => Some(""),
+            REFUSALS => Some("; later ones are not told"),
+            _ => None,
+        }
+    }
+}
 
 /// Decides about clients by where they come from.
 #[derive(Clone, Debug)]

@@ -258,7 +258,7 @@ impl Publisher<'_> {
         let (Body::Tree(tree), Some(stage)) = (&copy.body, self.stage.existing_dir()) else {
             return Err(FileError::new(Errno::INVAL, "rename", shown));
         };
-        match rename_new(stage, &tree.name, self.place.fd(), name) {
+        match at::rename_new(stage, &tree.name, self.place.fd(), name) {
             Ok(()) => {
                 tree.finish_root(shown).inspect_err(|_| {
                     let _ = at::remove_all(self.place.fd(), name);
@@ -302,7 +302,7 @@ fn link(
             match rustix::fs::linkat(stage, from, dir, name, AtFlags::empty()) {
                 // File systems without hard links.
                 Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
-                    rename_new(stage, from, dir, name)
+                    at::rename_new(stage, from, dir, name)
                 }
                 done => done,
             }
@@ -332,27 +332,4 @@ fn swap(
         let _ = exchange();
     })?;
     Ok(true)
-}
-
-/// Moves to a name that is free.
-fn rename_new(
-    from_dir: BorrowedFd<'_>,
-    from: &Path,
-    dir: BorrowedFd<'_>,
-    name: &Path,
-) -> rustix::io::Result<()> {
-    let flags = RenameFlags::NOREPLACE;
-    match rustix::fs::renameat_with(from_dir, from, dir, name, flags) {
-        Err(Errno::INVAL | Errno::NOSYS) => {}
-        done => return done,
-    }
-    // A file system that cannot do that at one go. A directory can at worst
-    // replace an empty one that was made just now; a file is not moved at all.
-    if at::kind_of(&at::lstat(from_dir, from)?) != FileType::Directory {
-        return Err(Errno::OPNOTSUPP);
-    }
-    if at::lstat_opt(dir, name)?.is_some() {
-        return Err(Errno::EXIST);
-    }
-    rustix::fs::renameat(from_dir, from, dir, name)
 }

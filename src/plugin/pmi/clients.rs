@@ -17,7 +17,6 @@ use crate::sockets::Accepted;
 use crate::sockets::Input;
 use crate::sockets::Output;
 use crate::sockets::admission::BARRED;
-use crate::sockets::admission::REFUSALS;
 use crate::sockets::admission::Refusal;
 
 /// How long no client is accepted when descriptors have run out.
@@ -99,22 +98,16 @@ impl Inner {
 
     /// Logs a refusal, but does not let strangers fill the log.
     fn refused(&self, peer: SocketAddr, reason: &Refusal) {
-        let count = self.refusals.get().saturating_add(1);
-        self.refusals.set(count);
-        if count <= REFUSALS {
-            let last = if count == REFUSALS {
-                "; later ones are not told"
-            } else {
-                ""
-            };
-            let hint = match reason {
-                Refusal::Elsewhere if self.options.is_open() => "; see pmi-port.allow",
-                _ => "",
-            };
-            self.log().warn(format_args!(
-                "refused a client from {peer}: {reason}{hint}{last}"
-            ));
-        }
+        let Some(last) = self.refusals.borrow_mut().one_more() else {
+            return;
+        };
+        let hint = match reason {
+            Refusal::Elsewhere if self.options.is_open() => "; see pmi-port.allow",
+            _ => "",
+        };
+        self.log().warn(format_args!(
+            "refused a client from {peer}: {reason}{hint}{last}"
+        ));
     }
 
     /// A client has broken the rules: remembers where it came from.

@@ -49,9 +49,10 @@ impl Job {
     pub(super) fn read(shell: Shell) -> Result<Self> {
         let info = shell.info()?;
         let brokers = Brokers::new(shell, &info);
+        let hosts = Hosts::new(shell, &info);
         let mut job = Self {
             brokers: Vec::new(),
-            hosts: Hosts::new(shell, &info).all()?,
+            hosts: Vec::new(),
             shell_of_rank: vec![u32::MAX; usize::try_from(info.ntasks).unwrap_or(0)],
             shell_rank: info.rank,
             // Brokers take the name of the key space for their job id.
@@ -80,7 +81,9 @@ impl Job {
                 }
             }
             job.brokers.push(brokers.of(number)?);
+            job.hosts.push(rank.name);
         }
+        hosts.complete(&mut job.hosts);
         if job.shell_of_rank.contains(&u32::MAX) {
             return Err(Error::with_text(Errno::EPROTO, "a task is on no shell"));
         }

@@ -8,7 +8,6 @@ mod clients;
 mod job;
 mod options;
 
-use std::cell::Cell;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::collections::HashMap;
@@ -41,6 +40,7 @@ use crate::pmi::Provider;
 use crate::sockets::Output;
 use crate::sockets::Sockets;
 use crate::sockets::admission::Admission;
+use crate::sockets::admission::Refusals;
 
 /// The name under which the provider logs.
 const COMPONENT: &CStr = c"pmi-port";
@@ -75,7 +75,7 @@ struct Inner {
     watches: RefCell<Watches>,
     sockets: RefCell<Sockets>,
     pending: RefCell<Outgoing>,
-    refusals: Cell<u32>,
+    refusals: RefCell<Refusals>,
 }
 
 /// Requests to other shells that are not answered yet.
@@ -123,7 +123,7 @@ impl Pmi {
             watches: RefCell::default(),
             sockets: RefCell::new(sockets),
             pending: RefCell::default(),
-            refusals: Cell::default(),
+            refusals: RefCell::default(),
         });
         inner.listen()?;
         let weak = Weak::clone(&inner.me);

@@ -159,6 +159,7 @@ fn split(text: &str) -> Result<(&str, impl Iterator<Item = &str>), Failed> {
 mod tests {
     use super::*;
     use std::io::{BufRead, BufReader, Read, Write};
+    use std::process::{Child, ChildStdin};
 
     #[test]
     fn words_survive_the_other_shell() {
@@ -167,14 +168,7 @@ mod tests {
         let vars = [("PMI_X", "1 '2".to_owned())];
         let line = remote_line(&vars, &words);
         // An rsh command joins its arguments and a shell evaluates them.
-        let mut child = Command::new("/bin/sh")
-            .args(["-c", &line])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut input = child.stdin.take().unwrap();
-        input.write_all(b"7\n").unwrap();
+        let (child, input) = started(&[&line]);
         let out = child.wait_with_output().unwrap();
         assert!(out.status.success());
         assert_eq!(
@@ -185,11 +179,18 @@ mod tests {
     }
 
     /// Runs a shell text under the wrapper; the input stays open.
-    fn wrapped(text: &str) -> (std::process::Child, std::process::ChildStdin) {
+    fn wrapped(text: &str) -> (Child, ChildStdin) {
+        started(&[WRAPPER, "sh", "/bin/sh", "-c", text])
+    }
+
+    /// Runs a line of the remote shell, which reads an id; the input stays open.
+    fn started(line: &[&str]) -> (Child, ChildStdin) {
         let mut child = Command::new("/bin/sh")
-            .args(["-c", WRAPPER, "sh", "/bin/sh", "-c", text])
+            .arg("-c")
+            .args(line)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let mut input = child.stdin.take().unwrap();
@@ -231,14 +232,7 @@ mod tests {
         ] {
             let vars = [("PMI_RANK", "3".to_owned())];
             let line = remote_line(&vars, std::slice::from_ref(&program));
-            let mut child = Command::new("/bin/sh")
-                .args(["-c", &line])
-                .stdin(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .unwrap();
-            let mut input = child.stdin.take().unwrap();
-            input.write_all(b"7\n").unwrap();
+            let (child, input) = started(&[&line]);
             let out = child.wait_with_output().unwrap();
             let said = String::from_utf8(out.stderr).unwrap();
             assert_eq!(out.status.code(), Some(status), "{program}: {said}");
@@ -272,7 +266,7 @@ mod tests {
     }
 
     /// What comes out of the wrapper until nobody has its output any more.
-    fn all_output(child: std::process::Child) -> String {
+    fn all_output(child: Child) -> String {
         String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
     }
 

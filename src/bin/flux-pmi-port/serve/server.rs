@@ -32,8 +32,8 @@ use flux_bcast::sockets::Output;
 use flux_bcast::sockets::Sockets;
 use flux_bcast::sockets::admission::Admission;
 use flux_bcast::sockets::admission::BARRED;
-use flux_bcast::sockets::admission::REFUSALS;
 use flux_bcast::sockets::admission::Refusal;
+use flux_bcast::sockets::admission::Refusals;
 use rustix::event::PollFd;
 use rustix::event::PollFlags;
 use rustix::event::Timespec;
@@ -98,7 +98,7 @@ pub(super) struct Server<'a> {
     copiers: Vec<JoinHandle<()>>,
     due: BTreeSet<(Instant, Due)>,
     accepting: bool,
-    refusals: u32,
+    refusals: Refusals,
     ending: bool,
     worst: u8,
     /// The status of an abort; 0 without one.
@@ -125,7 +125,7 @@ impl<'a> Server<'a> {
             copiers: Vec::new(),
             due: BTreeSet::new(),
             accepting: true,
-            refusals: 0,
+            refusals: Refusals::default(),
             ending: false,
             worst: 0,
             aborted: 0,
@@ -283,16 +283,11 @@ impl<'a> Server<'a> {
             let (admission, refusals) = (&self.admission, &mut self.refusals);
             let accepted = self.sockets.accept(|stream, peer| {
                 let admitted = admission.admit(stream, peer);
-                *refusals = refusals.saturating_add(u32::from(admitted.is_err()));
                 if let Err(reason) = &admitted
-                    && *refusals <= REFUSALS
+                    && let Some(last) = refusals.one_more()
                 {
                     let hint = match reason {
                         Refusal::Elsewhere => "; see --allow",
-                        _ => "",
-                    };
-                    let last = match *refusals {
-                        REFUSALS => "; later ones are not told",
                         _ => "",
                     };
                     output::note(&format!(
