@@ -18,7 +18,7 @@ fi
 fetch() {
 	lib=$PWD/lib/$1-$2
 	mkdir -p wheels "$lib" &&
-	run_timeout 180 pip download -q --no-deps --disable-pip-version-check -d wheels "$1==$2" \
+	run_timeout 180 python3 -m pip download -q --no-deps --disable-pip-version-check -d wheels "$1==$2" \
 		>fetch.log 2>&1 &&
 	python3 - "$lib" wheels/"$(echo "$1" | tr - _)-$2"-*.whl <<-\EOT &&
 	import sys, zipfile

@@ -34,7 +34,7 @@ if test -z "${BENCH_AREA:-}"; then
 	export BENCH_AREA FLUX_BCAST_BUILD
 	mkdir "$BENCH_AREA/bin" "$BENCH_AREA/cmd" || exit 1
 	ln -s "$FLUX_BCAST_BUILD/flux-bcast" "$BENCH_AREA/cmd/flux-bcast" || exit 1
-	if test "${FLUX_BCAST_PROVIDER:-}" = embedded || ! command -v flux >/dev/null; then
+	if test "${FLUX_BCAST_PROVIDER:-}" = embedded || ! "$BCAST_TOP/t/scripts/real-flux"; then
 		export FLUX_BCAST_PROVIDER=embedded
 		ln -s "$FLUX_BCAST_BUILD/flux" "$BENCH_AREA/bin/flux" || exit 1
 		PATH=$BENCH_AREA/bin:$PATH

@@ -42,7 +42,7 @@ make_command_dirs() {
 
 if test -z "$FLUX_BCAST_PROVIDER"; then
 	FLUX_BCAST_PROVIDER=embedded
-	command -v flux >/dev/null && FLUX_BCAST_PROVIDER=flux
+	"$BCAST_SCRIPTS/real-flux" && FLUX_BCAST_PROVIDER=flux
 fi
 PROVIDER=$FLUX_BCAST_PROVIDER
 make_command_dirs "$FLUX_BCAST_TEST_ROOT" ||
