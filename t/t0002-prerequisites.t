@@ -100,6 +100,14 @@ test_expect_success ALL_THERE 'a C compiler that cannot link, one for another ma
 	EOT
 	missing build &&
 	grep "^  gcc libc6-dev: " missing &&
+	imitates cc <<-EOT &&
+	case "\$*" in
+	*rcgu*) echo "tcc: error: unsupported linker option" >&2; exit 1 ;;
+	esac
+	exec "$(command -v cc)" "\$@"
+	EOT
+	missing build &&
+	is_missing "gcc libc6-dev" "linking with" &&
 	fake cc-2 &&
 	CC=no-such-compiler missing build &&
 	is_missing "gcc libc6-dev" no-such-compiler
