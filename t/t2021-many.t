@@ -18,6 +18,13 @@ holds() {
 	awk '$1 == "VmRSS:" { print $2 }' "/proc/$holds_pid/status"
 }
 
+# holds_no_more_than DESCRIPTORS RANK: waits until that is so: the thread of the last
+# transfer may close what it has a moment after the client has its answer.
+holds_no_more_than() {
+	run_timeout 60 sh -c 'until test "$(ls "/proc/$0/fd" | wc -l)" -le "$1"; do sleep 0.05; done' \
+		"$(job_shell "$2")" "$1"
+}
+
 # The first ones fill what is kept for use again.
 test_expect_success 'the first hundred' '
 	run_timeout 120 ./capi-many "$JOBID" 100 &&
@@ -37,6 +44,7 @@ test_expect_success 'a thousand more' '
 test_expect_success 'no shell holds more than before' '
 	nothing_open "$(job_tmpdir 0)" 0 && nothing_open "$(job_tmpdir 1)" 1 &&
 	for r in 0 1; do
+		holds_no_more_than "$(head -n1 before.$r)" $r &&
 		holds $r >after.$r &&
 		paste before.$r after.$r &&
 		test "$(head -n1 after.$r)" -le "$(head -n1 before.$r)" &&

@@ -139,6 +139,7 @@ tcp break && test_set_prereq BREAK
 
 test_expect_success BREAK 'a connection that breaks is named, soon' '
 	stalled broken --direct &&
+	transfer_begun 3 "$PWD/to" &&
 	tcp break "$(job_shell 3)" &&
 	bcast_ends broken 1 &&
 	kill -CONT "$(job_shell 5)" &&
@@ -149,6 +150,7 @@ test_expect_success BREAK 'a connection that breaks is named, soon' '
 
 test_expect_success BREAK '--partial: and its rank alone is lost' '
 	stalled apart --direct --partial &&
+	transfer_begun 7 "$PWD/to" &&
 	tcp break "$(job_shell 7)" &&
 	kill -CONT "$(job_shell 5)" &&
 	bcast_ends apart 1 &&

@@ -96,10 +96,16 @@ thread_local! {
 pub fn install_panic_hook() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
-        std::panic::set_hook(Box::new(|info| {
+        let printing = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
             let location = info.location().map(ToString::to_string);
             // A thread that is ending has no storage any more.
             let _ = LOCATION.try_with(|slot| slot.replace(location));
+            // The unit tests of this library share one process, and the hook: a test
+            // that fails has to say why.
+            if cfg!(test) {
+                printing(info);
+            }
         }));
     });
 }

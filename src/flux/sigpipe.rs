@@ -61,9 +61,15 @@ mod tests {
     use super::*;
 
     fn write_to_nobody() -> i32 {
-        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let (reader, writer) =
+            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
         drop(reader);
-        rustix::io::write(&writer, b"x").unwrap_err().raw_os_error()
+        // A child that another test has just forked has the reader until it executes.
+        loop {
+            if let Err(error) = rustix::io::write(&writer, b"x") {
+                return error.raw_os_error();
+            }
+        }
     }
 
     #[test]

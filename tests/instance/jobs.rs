@@ -1,6 +1,7 @@
 //! Job ids, and the events of jobs.
 
 use std::cell::RefCell;
+use std::path::Path;
 use std::rc::Rc;
 
 use flux_bcast::errno::Errno;
@@ -29,11 +30,17 @@ fn ids_in_their_forms() {
     assert_eq!(serde_json::to_string(&id).unwrap(), "1234");
 }
 
-/// The job runs long enough to be watched: Flux (0.88) may leave a watch
-/// of a job unanswered that ends in that moment.
-fn submit() -> JobId {
+/// The job runs until the file `end` exists, so that it can be watched: Flux (0.88)
+/// may leave a watch of a job unanswered that ends in that moment.
+fn submit(end: &Path) -> JobId {
     let output = std::process::Command::new("flux")
-        .args(["submit", "sleep", "0.5"])
+        .args([
+            "submit",
+            "sh",
+            "-c",
+            "until test -e \"$0\"; do sleep 0.1; done",
+        ])
+        .arg(end)
         .output();
     let text = String::from_utf8(output.unwrap().stdout).unwrap();
     JobId::parse(text.trim()).unwrap()
@@ -42,10 +49,13 @@ fn submit() -> JobId {
 #[test]
 fn events_blocking() {
     let conn = connect();
-    let id = submit();
+    let dir = tempfile::tempdir().unwrap();
+    let end = dir.path().join("end");
+    let id = submit(&end);
     let mut events = JobEvents::watch(conn.handle(), id, "eventlog", false).unwrap();
     let mut names = Vec::new();
     while let Some(event) = events.next(Some(LIMIT)).unwrap() {
+        std::fs::write(&end, "").unwrap();
         assert!(event.timestamp > 1e9);
         names.push(event.name);
     }
@@ -60,7 +70,9 @@ fn events_blocking() {
 fn events_reactive() {
     let conn = connect();
     let h = conn.handle();
-    let id = submit();
+    let dir = tempfile::tempdir().unwrap();
+    let end = dir.path().join("end");
+    let id = submit(&end);
     let names = shared(Vec::new());
     let main: Rc<RefCell<Option<JobWatch>>> = shared(None);
     let guest: Rc<RefCell<Option<JobWatch>>> = shared(None);
@@ -74,7 +86,9 @@ fn events_reactive() {
             drop(ours.take());
             let sink = Rc::clone(&sink);
             let events = JobEvents::watch(h, id, "guest.exec.eventlog", true).unwrap();
+            let end = end.clone();
             let watch = events.then(move |event| {
+                std::fs::write(&end, "").unwrap();
                 sink.borrow_mut()
                     .push(event.unwrap().map(|event| event.name));
             });

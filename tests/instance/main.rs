@@ -28,7 +28,7 @@ use flux_bcast::flux::reactor::Reactor;
 use flux_bcast::flux::reactor::TimerWatcher;
 
 /// How long anything may take before it counts as hung.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Connects to the instance.
 #[track_caller]

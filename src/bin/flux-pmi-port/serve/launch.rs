@@ -213,7 +213,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str, mode: u32| {
             let path = dir.path().join(name);
-            std::fs::write(&path, text).unwrap();
+            // By another process: a descriptor that this one has open for writing could
+            // get into the child of another test, and then the file cannot be executed.
+            let made = Command::new("/bin/sh")
+                .args(["-c", "printf %s \"$1\" >\"$2\"", "sh", text])
+                .arg(&path)
+                .status();
+            assert!(made.unwrap().success());
             std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
             path.to_str().unwrap().to_owned()
         };

@@ -22,6 +22,7 @@ use std::io;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::rc::{Rc, Weak};
+use std::time::Instant;
 
 use crate::host::reactor::{Kind, POLLIN, Reactor, Watcher};
 use crate::wire::Message;
@@ -109,7 +110,7 @@ pub struct Broker {
     by_uuid: HashMap<CString, ClientId>,
     next_client: ClientId,
     services: HashMap<(u32, String), ClientId>,
-    held: VecDeque<(f64, ClientId, Message)>,
+    held: VecDeque<(Instant, ClientId, Message)>,
     hold_timer: Option<Rc<Watcher>>,
     jobs: BTreeMap<u64, Job>,
     job_order: Vec<u64>,

@@ -1,9 +1,11 @@
 //! Where messages go.
 
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 
 use super::client::ClientId;
-use super::{Broker, now, overlay};
+use super::{Broker, overlay};
 use crate::wire::{
     self, FLAG_NORESPONSE, FLAG_UPSTREAM, Kind, Message, NODEID_ANY, ROLE_OWNER, USERID_UNKNOWN,
 };
@@ -25,8 +27,8 @@ impl Broker {
     /// A message from a client has arrived.
     pub(super) fn receive(&mut self, from: ClientId, msg: Message) {
         if self.config.knobs.delay > 0.0 {
-            self.held
-                .push_back((now() + self.config.knobs.delay, from, msg));
+            let due = Instant::now() + Duration::from_secs_f64(self.config.knobs.delay);
+            self.held.push_back((due, from, msg));
             self.release_held();
         } else {
             self.process(from, msg);
@@ -35,10 +37,10 @@ impl Broker {
 
     fn release_held(&mut self) {
         while let Some((due, _, _)) = self.held.front() {
-            let wait = due - now();
-            if wait > 0.0 {
+            let wait = due.saturating_duration_since(Instant::now());
+            if !wait.is_zero() {
                 if self.hold_timer.as_ref().is_none_or(|t| !t.is_active()) {
-                    self.hold_timer = Some(self.after(wait, Self::release_held));
+                    self.hold_timer = Some(self.after(wait.as_secs_f64(), Self::release_held));
                 }
                 return;
             }

@@ -237,7 +237,7 @@ static int post_init (flux_plugin_t *p,
     snprintf (name, sizeof (name), "%s.sc.echo", service);
     ring = flux_rpc_raw (h, name, "round", 5, number (json, "broker_rank"), 0);
     free (json);
-    if (!ring || flux_future_then (ring, 20., ring_cb, NULL) < 0)
+    if (!ring || flux_future_then (ring, 60., ring_cb, NULL) < 0)
         return -1;
     while (ring || ring_asked == 0) {
         if (flux_reactor_run (flux_get_reactor (h), FLUX_REACTOR_ONCE) < 0)

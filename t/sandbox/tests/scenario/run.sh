@@ -52,9 +52,9 @@ run() {
 	events "$(flux job last)"
 }
 
-# logged TEXT: waits until the plugin has logged it.
+# logged TEXT [N]: waits until the plugin has logged it, N times.
 logged() {
-	flux job wait-event -q -t 60 -p guest.output -m "message=\"$1\"" "$JOBID" log ||
+	flux job wait-event -q -t 60 -p guest.output -m "message=\"$1\"" -c "${2:-1}" "$JOBID" log ||
 		echo "never logged: $1"
 }
 
@@ -109,10 +109,11 @@ title "foreign credentials"
 )
 title "a client dies in the middle of a request"
 "$client" "$JOBID" hold &
-flux job wait-event -q -t 60 -p guest.output -m 'message="hold: one more"' -c 2 "$JOBID" log
+logged "hold: one more" 2
 kill -9 $!
 wait $! 2>/dev/null
-logged "disconnect of a client whose request is held"
+# The first one was that of "messages".
+logged "disconnect of a client whose request is held" 2
 title "the end of that job"
 flux cancel "$JOBID"
 finish
