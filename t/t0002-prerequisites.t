@@ -38,6 +38,13 @@ fake none
 test -z "$(missing test)" && test_set_prereq ALL_THERE
 test_have_prereq ALL_THERE || echo "# missing here: $(cat missing)"
 
+# Otherwise a trial that is wrong would only have tests skipped.
+test_expect_success 'nothing that building needs is missing where this was built' '
+	fake none-2 &&
+	missing build &&
+	test_must_be_empty missing
+'
+
 test_expect_success 'the names of the levels, and of the systems' '
 	test_must_fail "$BCAST_SCRIPTS/prerequisites" --missing everything 2>err &&
 	grep "build, demo or test" err &&
@@ -66,7 +73,7 @@ test_expect_success 'the modules that our scripts import are asked for' '
 	test_must_be_empty forgotten
 '
 
-test_expect_success ALL_THERE 'libclang-cpp is not libclang' '
+test_expect_success 'libclang-cpp is not libclang' '
 	mkdir llvm &&
 	cp "$(command -v readelf)" llvm/libclang-cpp.so.14 &&
 	ln -s libclang-cpp.so.14 llvm/libclang-cpp.so &&
@@ -74,7 +81,7 @@ test_expect_success ALL_THERE 'libclang-cpp is not libclang' '
 	is_missing libclang-dev "no libclang.so in LIBCLANG_PATH"
 '
 
-test_expect_success ALL_THERE 'neither is a file of that name that cannot be loaded, nor another library' '
+test_expect_success 'neither is a file of that name that cannot be loaded, nor another library' '
 	echo "int other;" >other.c &&
 	mkdir llvm-2 llvm-3 &&
 	cc -shared -fPIC -o llvm-2/libclang.so other.c &&
@@ -86,7 +93,7 @@ test_expect_success ALL_THERE 'neither is a file of that name that cannot be loa
 	is_missing libclang-dev "not to be used: .*libclang-99"
 '
 
-test_expect_success ALL_THERE 'a C compiler that cannot link, one for another machine, one that CC names' '
+test_expect_success 'a C compiler that cannot link, one for another machine, one that CC names' '
 	fake cc-1 &&
 	imitates cc <<-\EOT &&
 	echo "ld: cannot find crt1.o: No such file or directory" >&2
